@@ -1,0 +1,38 @@
+/** `agent.yaml`, the configuration of one node, at `/etc/llmgw/agent.yaml` unless told otherwise. People write it: typos are errors. */
+import * as v from "valibot";
+
+export const AGENT_CONFIG_PATH = "/etc/llmgw/agent.yaml";
+
+const AbsolutePath = v.pipe(v.string(), v.regex(/^\//, "an absolute path"));
+
+export const FabricDeclaration = v.strictObject({
+  name: v.pipe(
+    v.string(),
+    v.regex(/^[a-z0-9][a-z0-9._-]{0,62}$/i, "a name of letters, digits, '.', '_' and '-'"),
+    v.description("Name of the fabric"),
+  ),
+  adapters: v.pipe(
+    v.array(v.string()),
+    v.minLength(1, "at least one adapter"),
+    v.description("Adapters on it: by name (`mlx5_0`), PCI id (`0000:1a:00.0`) or node GUID (`a088:c203:0074:cfda`)"),
+  ),
+});
+export type FabricDeclaration = v.InferOutput<typeof FabricDeclaration>;
+
+export const DiscoveryConfig = v.strictObject({
+  nvidia_smi: v.optional(v.pipe(AbsolutePath, v.description("nvidia-smi to run instead of the one on the PATH"))),
+  ib_root: v.optional(v.pipe(AbsolutePath, v.description("Folder to read adapters from instead of `/sys/class/infiniband`"))),
+  prefer_nvml: v.optional(v.pipe(v.boolean(), v.description("Ask the NVML library first. Takes effect with the NVML backend"))),
+  skip_gpus: v.optional(v.pipe(v.array(v.string()), v.description('Cards that llmgw leaves alone: by index (`"3"`), UUID or PCI bus id'))),
+});
+export type DiscoveryConfig = v.InferOutput<typeof DiscoveryConfig>;
+
+export const AgentConfig = v.strictObject({
+  hostname: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Host name to report instead of the kernel's"))),
+  fabrics: v.optional(
+    v.pipe(v.array(FabricDeclaration), v.description("Fabrics that this node's adapters are on; names are declared, never guessed")),
+  ),
+  discovery: v.optional(v.pipe(DiscoveryConfig, v.description("How hardware is looked for"))),
+  model_dirs: v.optional(v.pipe(v.array(AbsolutePath), v.description("Folders to look for weights in, instead of the usual places"))),
+});
+export type AgentConfig = v.InferOutput<typeof AgentConfig>;
