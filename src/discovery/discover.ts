@@ -1,0 +1,187 @@
+/** Puts together what a node has: every source on its own, side by side, and one broken source costs only its own facts. */
+import type { FabricDeclaration } from "../domain/agent-config.ts";
+import { parseBusId } from "../domain/bus-id.ts";
+import type { Gpu, Hca, Inventory, UnusableCard } from "../domain/inventory.ts";
+import { compact } from "../lib/compact.ts";
+import { messageOf, UserError } from "../lib/user-error.ts";
+import { type Runner, RunnerError } from "../platform/runner.ts";
+import { type CardPlace, joinDevices } from "./cards.ts";
+import { discoverHost } from "./host.ts";
+import { discoverImex } from "./imex.ts";
+import { discoverInfiniband } from "./infiniband.ts";
+import { askNvidiaSmi, type NvidiaReport } from "./nvidia.ts";
+import { discoverPlaces } from "./places.ts";
+import { discoverStorage } from "./storage.ts";
+import { discoverWeights } from "./weights/discover-weights.ts";
+
+export const IB_ROOT = "/sys/class/infiniband";
+
+export interface DiscoverOptions {
+  readonly nvidiaSmi?: string | undefined;
+  readonly ibRoot?: string | undefined;
+  readonly fabrics?: readonly FabricDeclaration[] | undefined;
+  readonly hostname?: string | undefined;
+  /** Folders to look for weights in. */
+  readonly modelDirs: readonly string[];
+  /** Cards to leave alone: index, UUID or bus id. */
+  readonly skipGpus?: readonly string[] | undefined;
+  /** `none`: no card is looked for. `only`: nothing else is. */
+  readonly gpus?: "all" | "none" | "only";
+  readonly signal?: AbortSignal | undefined;
+  /** Told what is being waited for, for people. */
+  readonly onStep?: ((text: string) => void) | undefined;
+}
+
+const NO_CARDS: NvidiaReport = {
+  source: "none",
+  driverVersion: undefined,
+  cudaVersion: undefined,
+  list: undefined,
+  query: undefined,
+  queryProblem: undefined,
+  topology: undefined,
+  lostCards: [],
+  warnings: [],
+};
+
+/** The node's inventory (DESIGN.md, section 6). Throws only when the recording does not hold what is asked, or when told to stop. */
+export async function discover(runner: Runner, options: DiscoverOptions): Promise<Inventory> {
+  const withCards = options.gpus !== "none";
+  const withRest = options.gpus !== "only";
+  const problems: string[] = [];
+  const source = <T>(name: string, wanted: boolean, look: () => Promise<T>, nothing: T): Promise<T> =>
+    wanted ? guarded(name, look, nothing, problems) : Promise.resolve(nothing);
+
+  // The driver is asked first: it is the slowest, and all else is read while it thinks.
+  const asking = source("GPUs", withCards, () => askNvidiaSmi(runner, nvidiaOptions(options)), NO_CARDS);
+  const looking = Promise.all([
+    source("NVLink domain service", withCards, () => discoverImex(runner), {}),
+    source(
+      "adapters",
+      withRest,
+      () => discoverInfiniband(runner, { root: options.ibRoot ?? IB_ROOT, fabrics: options.fabrics ?? [] }),
+      NO_ADAPTERS,
+    ),
+    source("host", true, () => discoverHost(runner), { warnings: [] }),
+    source("storage", withRest, () => discoverStorage(runner, options.modelDirs), { storage: [], warnings: [] }),
+    source("weights", withRest, () => discoverWeights(runner, options.modelDirs), { weights: [], warnings: [] }),
+  ]);
+  const nvidia = await asking;
+  const [imex, adapters, host, storage, weights] = await looking;
+  const places = await source("PCI bus", withCards, () => placesOf(runner, nvidia, adapters.hcas), NO_PLACES);
+  const devices = joinDevices({ ...nvidia, places });
+  const kept = leaveAlone(devices.gpus, options.skipGpus ?? []);
+  const gpus = kept.gpus.map((gpu) => withoutAdapters(gpu, withRest && adapters.hcas.length === 0));
+  return compact({
+    source: nvidia.source,
+    hostname: options.hostname ?? host.hostname,
+    driver_version: nvidia.driverVersion,
+    cuda_version: nvidia.cudaVersion,
+    memory_total_mb: host.memory_total_mb,
+    gpus,
+    unusable_cards: mergeUnusable([...devices.unusable_cards, ...nvidia.lostCards, ...kept.skipped]),
+    hcas: [...adapters.hcas],
+    imex: imex.imex,
+    weights: [...weights.weights],
+    storage: [...storage.storage],
+    warnings: [
+      ...problems,
+      ...nvidia.warnings,
+      ...devices.warnings,
+      ...imexWarnings(imex.problem, gpus),
+      ...adapters.warnings,
+      ...host.warnings,
+      ...storage.warnings,
+      ...weights.warnings,
+    ],
+  });
+}
+
+const NO_ADAPTERS: { readonly hcas: readonly Hca[]; readonly warnings: readonly string[] } = { hcas: [], warnings: [] };
+const NO_PLACES: ReadonlyMap<string, CardPlace> = new Map();
+
+function nvidiaOptions(options: DiscoverOptions) {
+  return { program: options.nvidiaSmi ?? "nvidia-smi", ...(options.signal === undefined ? {} : { signal: options.signal }) };
+}
+
+/** The edge of one source: what it throws becomes a named warning. A recording that lacks what is asked for stays loud. */
+async function guarded<T>(name: string, look: () => Promise<T>, nothing: T, problems: string[]): Promise<T> {
+  try {
+    return await look();
+  } catch (error) {
+    if (error instanceof UserError || (error instanceof RunnerError && error.kind === "aborted")) throw error;
+    problems.push(`${name} could not be read: ${messageOf(error)}`);
+    return nothing;
+  }
+}
+
+/** Where the cards sit on the bus, for what the matrix of topo does not say. */
+async function placesOf(runner: Runner, nvidia: NvidiaReport, hcas: readonly Hca[]): Promise<ReadonlyMap<string, CardPlace>> {
+  const rows = nvidia.topology?.cards ?? [];
+  const complete =
+    nvidia.topology !== undefined &&
+    nvidia.topology.nics.length > 0 &&
+    rows.every((row) => row.cpuAffinity !== undefined && row.numaAffinity !== undefined);
+  if (complete) return NO_PLACES;
+  const busIds = (nvidia.query?.cards ?? []).flatMap((card) => parseBusId(card.busId) ?? []);
+  return discoverPlaces(runner, busIds, hcas);
+}
+
+/** On a node without adapters none is near, which is more than not knowing. */
+function withoutAdapters(gpu: Gpu, none: boolean): Gpu {
+  return none && gpu.nearest_hcas === undefined ? { ...gpu, nearest_hcas: [] } : gpu;
+}
+
+/** A daemon that does not run is no fault on a node by itself: it is one where the cards belong to a domain. */
+function imexWarnings(problem: string | undefined, gpus: readonly Gpu[]): readonly string[] {
+  return problem !== undefined && gpus.some((gpu) => gpu.nvlink_domain?.cluster_uuid !== undefined)
+    ? [`nvidia-imex-ctl -N: ${problem}`]
+    : [];
+}
+
+function leaveAlone(
+  gpus: readonly Gpu[],
+  skip: readonly string[],
+): { readonly gpus: readonly Gpu[]; readonly skipped: readonly UnusableCard[] } {
+  const isSkipped = (gpu: Gpu): boolean => {
+    const card = gpu.mig?.card ?? gpu.index;
+    return skip.some(
+      (entry) => entry === String(card) || entry === gpu.uuid || (gpu.pci_bus_id !== undefined && parseBusId(entry) === gpu.pci_bus_id),
+    );
+  };
+  const left = gpus.filter((gpu) => !isSkipped(gpu));
+  const gone = new Set(gpus.filter((gpu) => isSkipped(gpu) && gpu.mig === undefined).map((gpu) => gpu.index));
+  return {
+    gpus: left.map((gpu) => withoutPeers(gpu, gone)),
+    skipped: gpus.filter(isSkipped).map((gpu) =>
+      compact({
+        index: gpu.mig?.card ?? gpu.index,
+        uuid: gpu.mig === undefined ? gpu.uuid : undefined,
+        name: gpu.name,
+        pci_bus_id: gpu.pci_bus_id,
+        reason: "left alone: agent.yaml lists it under discovery.skip_gpus",
+      }),
+    ),
+  };
+}
+
+function withoutPeers(gpu: Gpu, gone: ReadonlySet<number>): Gpu {
+  if (gpu.nvlink_peers === undefined || gone.size === 0) return gpu;
+  const links = Object.entries(gpu.nvlinks ?? {}).filter(([peer]) => !gone.has(Number(peer)));
+  return { ...gpu, nvlink_peers: gpu.nvlink_peers.filter((peer) => !gone.has(peer)), nvlinks: Object.fromEntries(links) };
+}
+
+/** One entry per card: the same lost card may be told by the list and by its own query. */
+function mergeUnusable(cards: readonly UnusableCard[]): UnusableCard[] {
+  const merged: UnusableCard[] = [];
+  for (const card of cards) {
+    const same = merged.findIndex(
+      (other) =>
+        (card.pci_bus_id !== undefined && other.pci_bus_id === card.pci_bus_id) || (card.index !== undefined && other.index === card.index),
+    );
+    const other = merged[same];
+    if (other === undefined) merged.push(card);
+    else merged[same] = { ...card, ...other };
+  }
+  return merged.sort((a, b) => (a.index ?? Number.MAX_SAFE_INTEGER) - (b.index ?? Number.MAX_SAFE_INTEGER));
+}

@@ -1,0 +1,400 @@
+/**
+ * `nvidia-smi -q -x`: everything about each card but its index, its instances' UUIDs and its compute capability.
+ *
+ * Each `<gpu>` block is parsed by itself, so a broken or cut block costs its own card. The DTD that the document names is never
+ * delivered and never asked for. Values are found by path, since tag names repeat under different parents. Seen with drivers 352 to 610.
+ */
+import { XMLParser, XMLValidator } from "fast-xml-parser";
+import { printable } from "../../lib/printable.ts";
+import {
+  errorText,
+  isLost,
+  parseCelsius,
+  parseCount,
+  parseFlag,
+  parseInstanceId,
+  parseLanes,
+  parseMib,
+  parsePercent,
+  parseSwitch,
+  parseVersion,
+  parseWatts,
+  parseWord,
+} from "./values.ts";
+import { nodeAt, nodesAt, textAt, textsOf, type XmlNode } from "./xml-node.ts";
+
+export interface RawMigDevice {
+  /** MIG device index, the same as `Device N` of `-L`. */
+  readonly index: number;
+  readonly gpuInstanceId: number | undefined;
+  readonly computeInstanceId: number | undefined;
+  /** MiB. Instances that share a GPU instance each show the whole of its memory. */
+  readonly memoryTotalMb: number | undefined;
+  readonly memoryUsedMb: number | undefined;
+  readonly smCount: number | undefined;
+  readonly sramUncorrectable: number | undefined;
+}
+
+export interface RawProcess {
+  readonly pid: number;
+  readonly name: string | undefined;
+  readonly memoryMb: number | undefined;
+  readonly gpuInstanceId: number | undefined;
+  readonly computeInstanceId: number | undefined;
+  /** C compute, G graphics, C+G both. */
+  readonly type: string | undefined;
+}
+
+export interface RawFabric {
+  /** As printed: In Progress, Completed. */
+  readonly state: string;
+  readonly status: string | undefined;
+  readonly cliqueId: number | undefined;
+  readonly clusterUuid: string | undefined;
+  readonly healthSummary: string | undefined;
+}
+
+export interface RawEcc {
+  readonly current: "enabled" | "disabled" | undefined;
+  readonly pending: "enabled" | "disabled" | undefined;
+  /** Since the last reset. */
+  readonly volatileUncorrectable: number | undefined;
+  /** Since the card was made: history, not a present fault. */
+  readonly aggregateUncorrectable: number | undefined;
+  readonly sramThresholdExceeded: boolean | undefined;
+  readonly channelRepairPending: boolean | undefined;
+  readonly tpcRepairPending: boolean | undefined;
+}
+
+export interface RawClockReasons {
+  readonly hwSlowdown: boolean | undefined;
+  readonly hwThermal: boolean | undefined;
+  readonly hwPowerBrake: boolean | undefined;
+  readonly swThermal: boolean | undefined;
+  readonly swPowerCap: boolean | undefined;
+}
+
+export interface RawCard {
+  /** As printed, with a domain of 4 or 8 digits. */
+  readonly busId: string;
+  readonly uuid: string | undefined;
+  readonly name: string | undefined;
+  /** N of `/dev/nvidiaN`; not the index. */
+  readonly minor: number | undefined;
+  readonly migCurrent: "enabled" | "disabled" | undefined;
+  readonly migPending: "enabled" | "disabled" | undefined;
+  readonly migDevices: readonly RawMigDevice[];
+  readonly memoryTotalMb: number | undefined;
+  readonly memoryUsedMb: number | undefined;
+  readonly memoryFreeMb: number | undefined;
+  readonly temperatureC: number | undefined;
+  /** Instantaneous where there are two. */
+  readonly powerW: number | undefined;
+  readonly powerLimitW: number | undefined;
+  readonly utilizationPct: number | undefined;
+  readonly computeMode: string | undefined;
+  readonly persistenceMode: "enabled" | "disabled" | undefined;
+  /** `undefined` when the driver does not say; `[]` when there are none. */
+  readonly processes: readonly RawProcess[] | undefined;
+  readonly fabric: RawFabric | undefined;
+  readonly ecc: RawEcc;
+  readonly remappedRows: { readonly pending: boolean | undefined; readonly failure: boolean | undefined };
+  readonly retiredPagesPending: boolean | undefined;
+  /** `undefined` for "None" as well as for no value. */
+  readonly recoveryAction: string | undefined;
+  readonly resetRequired: boolean | undefined;
+  readonly drainAndResetRecommended: boolean | undefined;
+  readonly clockReasons: RawClockReasons;
+  readonly virtualizationMode: string | undefined;
+  readonly pcie: {
+    readonly genCurrent: number | undefined;
+    readonly genMax: number | undefined;
+    readonly widthCurrent: number | undefined;
+    readonly widthMax: number | undefined;
+  };
+  /** Some value reads "GPU is lost". */
+  readonly lost: boolean;
+  /** Distinct errors that the driver gives in place of values. */
+  readonly errorTexts: readonly string[];
+}
+
+export interface QueryReport {
+  readonly driverVersion: string | undefined;
+  readonly cudaVersion: string | undefined;
+  /** Cards that the machine has, as printed; fewer blocks may follow. */
+  readonly attachedGpus: number | undefined;
+  readonly cards: readonly RawCard[];
+  readonly warnings: readonly string[];
+}
+
+/** A node of NVL72 has 4, a server up to 16 cards; far more is no answer of a machine. */
+const MAX_CARDS = 256;
+/** Blocks are 15 to 50 KiB, most of it the clock table that is cut out first. */
+const MAX_BLOCK_CHARS = 4 * 1024 * 1024;
+
+/** Parses the whole output. Never throws on any text. */
+export function parseQuery(text: string): QueryReport {
+  const from = firstOf(text, ["<?xml", "<nvidia_smi_log"]);
+  if (from < 0) return { driverVersion: undefined, cudaVersion: undefined, attachedGpus: undefined, cards: [], warnings: [] };
+  const body = withoutClockTables(text.slice(from));
+  const { blocks, head, cut } = splitBlocks(body);
+  const warnings: string[] = [];
+  if (cut || !body.includes("</nvidia_smi_log>")) warnings.push("nvidia-smi -q -x: the output is cut off");
+  const cards = blocks.map((block) => parseBlock(block, warnings));
+  return {
+    driverVersion: parseVersion(tagText(head, "driver_version") ?? tagText(head, "kmd_version")),
+    cudaVersion: parseVersion(tagText(head, "cuda_version") ?? tagText(head, "cuda_umd_version")),
+    attachedGpus: parseCount(tagText(head, "attached_gpus")),
+    cards,
+    warnings,
+  };
+}
+
+function firstOf(text: string, marks: readonly string[]): number {
+  return marks.map((mark) => text.indexOf(mark)).find((at) => at >= 0) ?? -1;
+}
+
+/** The tables of supported clocks are most of the bytes and nobody reads them. */
+function withoutClockTables(text: string): string {
+  const parts: string[] = [];
+  let at = 0;
+  for (;;) {
+    const open = text.indexOf("<supported_clocks>", at);
+    const close = open < 0 ? -1 : text.indexOf("</supported_clocks>", open);
+    // A table never reaches into the next card: one that does has lost its end, and the card is cut there.
+    const next = open < 0 ? -1 : text.indexOf("<gpu id=", open);
+    if (open < 0 || close < 0 || (next >= 0 && next < close)) break;
+    parts.push(text.slice(at, open));
+    at = close + "</supported_clocks>".length;
+  }
+  return parts.join("") + text.slice(at);
+}
+
+interface Block {
+  readonly id: string;
+  /** `undefined` when the block has no end. */
+  readonly xml: string | undefined;
+}
+
+function splitBlocks(body: string): { readonly blocks: readonly Block[]; readonly head: string; readonly cut: boolean } {
+  const starts = [...body.matchAll(/<gpu id="([^"<>]{1,64})">/g)].slice(0, MAX_CARDS);
+  let cut = false;
+  const blocks = starts.map((start, at): Block => {
+    const end = starts[at + 1]?.index ?? body.length;
+    const xml = body.slice(start.index, end);
+    const close = xml.lastIndexOf("</gpu>");
+    if (close < 0 && at === starts.length - 1) cut = true;
+    return { id: start[1] ?? "", xml: close < 0 || close > MAX_BLOCK_CHARS ? undefined : xml.slice(0, close + "</gpu>".length) };
+  });
+  return { blocks, head: body.slice(0, starts[0]?.index ?? body.length), cut };
+}
+
+/** The text of a tag that stands alone in the head of the document. */
+function tagText(head: string, tag: string): string | undefined {
+  return new RegExp(`<${tag}>([^<]{0,200})</${tag}>`).exec(head)?.[1];
+}
+
+const parser = new XMLParser({
+  ignoreAttributes: true,
+  parseTagValue: false,
+  trimValues: true,
+  processEntities: true,
+  isArray: (name) => name === "mig_device" || name === "process_info",
+});
+
+function parseBlock(block: Block, warnings: string[]): RawCard {
+  const node = block.xml === undefined ? undefined : parseXml(block.xml);
+  if (node === undefined) {
+    warnings.push(`nvidia-smi -q -x: the part about card ${printable(block.id)} cannot be read`);
+    return cardOf(block.id, {});
+  }
+  return cardOf(block.id, node);
+}
+
+/** `undefined` for anything that is not well formed: a lenient reading of a damaged block could put a value under a wrong name. */
+function parseXml(xml: string): XmlNode | undefined {
+  if (XMLValidator.validate(xml) !== true) return undefined;
+  try {
+    const parsed: unknown = parser.parse(xml);
+    return nodeAt(parsed, "gpu");
+  } catch {
+    return undefined;
+  }
+}
+
+function cardOf(id: string, node: XmlNode): RawCard {
+  const text = (path: string): string | undefined => textAt(node, path);
+  const texts = textsOf(node);
+  const mode = text("compute_mode");
+  return {
+    busId: text("pci.pci_bus_id") ?? id,
+    uuid: parseUuid(text("uuid")),
+    name: optionalPrintable(parseWord(text("product_name"))),
+    minor: parseCount(text("minor_number")),
+    migCurrent: parseSwitch(text("mig_mode.current_mig")),
+    migPending: parseSwitch(text("mig_mode.pending_mig")),
+    migDevices: nodesAt(node, "mig_devices.mig_device").flatMap(migDevice),
+    memoryTotalMb: positive(parseMib(text("fb_memory_usage.total"))),
+    memoryUsedMb: parseMib(text("fb_memory_usage.used")),
+    memoryFreeMb: parseMib(text("fb_memory_usage.free")),
+    temperatureC: parseCelsius(text("temperature.gpu_temp")),
+    powerW: firstKnown(
+      [
+        "gpu_power_readings.instant_power_draw",
+        "gpu_power_readings.power_draw",
+        "gpu_power_readings.average_power_draw",
+        "power_readings.power_draw",
+      ],
+      (path) => parseWatts(text(path)),
+    ),
+    powerLimitW: firstKnown(
+      [
+        "gpu_power_readings.current_power_limit",
+        "gpu_power_readings.enforced_power_limit",
+        "power_readings.enforced_power_limit",
+        "power_readings.power_limit",
+      ],
+      (path) => parseWatts(text(path)),
+    ),
+    utilizationPct: parsePercent(text("utilization.gpu_util")),
+    computeMode: parseWord(mode),
+    persistenceMode: parseSwitch(text("persistence_mode")),
+    processes: processesOf(node),
+    fabric: fabricOf(node),
+    ecc: eccOf(node),
+    remappedRows: {
+      pending: parseFlag(text("remapped_rows.remapped_row_pending")),
+      failure: parseFlag(text("remapped_rows.remapped_row_failure")),
+    },
+    retiredPagesPending: either(parseFlag(text("retired_pages.pending_retirement")), parseFlag(text("retired_pages.pending_blacklist"))),
+    recoveryAction: parseWord(text("gpu_recovery_action")),
+    resetRequired: parseFlag(text("gpu_reset_status.reset_required")),
+    drainAndResetRecommended: parseFlag(text("gpu_reset_status.drain_and_reset_recommended")),
+    clockReasons: clockReasonsOf(node),
+    virtualizationMode: parseWord(text("gpu_virtualization_mode.virtualization_mode")),
+    pcie: {
+      genCurrent: parseCount(text("pci.pci_gpu_link_info.pcie_gen.current_link_gen")),
+      genMax: parseCount(text("pci.pci_gpu_link_info.pcie_gen.max_link_gen")),
+      widthCurrent: parseLanes(text("pci.pci_gpu_link_info.link_widths.current_link_width")),
+      widthMax: parseLanes(text("pci.pci_gpu_link_info.link_widths.max_link_width")),
+    },
+    lost: texts.some(isLost),
+    errorTexts: [...new Set(texts.flatMap((value) => errorText(value) ?? []))],
+  };
+}
+
+/** `GPU-…`; Jetson prints the bare form; some sources mask digits. Anything else names no card. */
+function parseUuid(text: string | undefined): string | undefined {
+  const word = parseWord(text);
+  return word !== undefined && /^(?:GPU-)?[0-9a-zA-Z*-]{8,64}$/.test(word) ? word : undefined;
+}
+
+function optionalPrintable(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : printable(text);
+}
+
+/** A card with no memory at all is one that does not say. */
+function positive(value: number | undefined): number | undefined {
+  return value === 0 ? undefined : value;
+}
+
+function firstKnown<T>(paths: readonly string[], read: (path: string) => T | undefined): T | undefined {
+  for (const path of paths) {
+    const value = read(path);
+    if (value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** True when one is, false when one is and none is true. */
+function either(a: boolean | undefined, b: boolean | undefined): boolean | undefined {
+  return a === true || b === true ? true : (a ?? b);
+}
+
+function migDevice(node: XmlNode): readonly RawMigDevice[] {
+  const index = parseCount(textAt(node, "index"));
+  if (index === undefined) return [];
+  return [
+    {
+      index,
+      gpuInstanceId: parseInstanceId(textAt(node, "gpu_instance_id")),
+      computeInstanceId: parseInstanceId(textAt(node, "compute_instance_id")),
+      memoryTotalMb: parseMib(textAt(node, "fb_memory_usage.total")),
+      memoryUsedMb: parseMib(textAt(node, "fb_memory_usage.used")),
+      smCount: parseCount(textAt(node, "device_attributes.shared.multiprocessor_count")),
+      sramUncorrectable: parseCount(textAt(node, "ecc_error_count.volatile_count.sram_uncorrectable")),
+    },
+  ];
+}
+
+function processesOf(node: XmlNode): readonly RawProcess[] | undefined {
+  const block = node.processes;
+  if (block === undefined) return undefined;
+  if (typeof block === "string") return block.trim() === "" ? [] : undefined;
+  return nodesAt(node, "processes.process_info").flatMap((info) => {
+    const pid = parseCount(textAt(info, "pid"));
+    if (pid === undefined) return [];
+    return [
+      {
+        pid,
+        name: optionalPrintable(parseWord(textAt(info, "process_name"))),
+        memoryMb: parseMib(textAt(info, "used_memory")),
+        gpuInstanceId: parseInstanceId(textAt(info, "gpu_instance_id")),
+        computeInstanceId: parseInstanceId(textAt(info, "compute_instance_id")),
+        type: parseWord(textAt(info, "type")),
+      },
+    ];
+  });
+}
+
+function fabricOf(node: XmlNode): RawFabric | undefined {
+  const state = parseWord(textAt(node, "fabric.state"));
+  if (state === undefined) return undefined;
+  return {
+    state,
+    status: statusWord(textAt(node, "fabric.status")),
+    cliqueId: parseCount(textAt(node, "fabric.cliqueId")),
+    clusterUuid: parseWord(textAt(node, "fabric.clusterUuid")),
+    healthSummary: parseWord(textAt(node, "fabric.health.summary")),
+  };
+}
+
+/** Here "Unknown Error" is an answer: registration failed with it. */
+function statusWord(text: string | undefined): string | undefined {
+  return text !== undefined && /^unknown error$/i.test(text.trim()) ? text.trim() : parseWord(text);
+}
+
+/** Counters by driver generation; a total and its parts are never both counted. */
+const UNCORRECTABLE = ["sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable"];
+
+function eccOf(node: XmlNode): RawEcc {
+  const uncorrectable = (kind: string): number | undefined => {
+    const parts = UNCORRECTABLE.flatMap((name) => parseCount(textAt(node, `ecc_errors.${kind}.${name}`)) ?? []);
+    return parts.length > 0 ? parts.reduce((sum, part) => sum + part, 0) : parseCount(textAt(node, `ecc_errors.${kind}.double_bit.total`));
+  };
+  return {
+    current: parseSwitch(textAt(node, "ecc_mode.current_ecc")),
+    pending: parseSwitch(textAt(node, "ecc_mode.pending_ecc")),
+    volatileUncorrectable: uncorrectable("volatile"),
+    aggregateUncorrectable: uncorrectable("aggregate"),
+    sramThresholdExceeded: parseFlag(textAt(node, "ecc_errors.aggregate.sram_threshold_exceeded")),
+    channelRepairPending: parseFlag(textAt(node, "ecc_errors.channel_repair_pending")),
+    tpcRepairPending: parseFlag(textAt(node, "ecc_errors.tpc_repair_pending")),
+  };
+}
+
+/** `clocks_throttle_reasons` before 535, `clocks_event_reasons` since; the children were renamed with them. */
+function clockReasonsOf(node: XmlNode): RawClockReasons {
+  const reason = (name: string): boolean | undefined =>
+    parseFlag(
+      textAt(node, `clocks_event_reasons.clocks_event_reason_${name}`) ??
+        textAt(node, `clocks_throttle_reasons.clocks_throttle_reason_${name}`),
+    );
+  return {
+    hwSlowdown: reason("hw_slowdown"),
+    hwThermal: reason("hw_thermal_slowdown"),
+    hwPowerBrake: reason("hw_power_brake_slowdown"),
+    swThermal: reason("sw_thermal_slowdown"),
+    swPowerCap: reason("sw_power_cap"),
+  };
+}

@@ -1,0 +1,189 @@
+/**
+ * `nvidia-smi topo -m`: how cards reach each other and the adapters. Seen with drivers 384 to 610.
+ *
+ * The tool separates cells by tabs and prints the header underlined; what arrives from pipes, containers and reports has lost the
+ * escapes, the leading tab, or all tabs. So the rows' own labels are the truth, not the header, and a row is read in the way that gives
+ * it as many connection words as there are rows.
+ */
+
+export interface TopologyCard {
+  /** NVML index. */
+  readonly index: number;
+  /** Connection word per peer index: `NV18`, `PIX`, `SYS`. */
+  readonly links: Readonly<Record<string, string>>;
+  /** Number of NVLinks per peer index, for those connected by NVLink. */
+  readonly nvlinks: Readonly<Record<string, number>>;
+  /** Connection word per adapter name, in column order. */
+  readonly nics: Readonly<Record<string, string>>;
+  readonly cpuAffinity: string | undefined;
+  /** A number, or a list on coherent systems. */
+  readonly numaAffinity: string | undefined;
+  readonly gpuNumaId: string | undefined;
+}
+
+export interface TopologyReport {
+  readonly cards: readonly TopologyCard[];
+  /** Adapter names in column order, from the legend, else the header, else NIC0, NIC1, …. */
+  readonly nics: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** Nearest first. Anything else counts as far: SYS, SOC (the old word for NODE and SYS), words that are not known. */
+const NEAR = ["PIX", "PXB", "PHB", "NODE"] as const;
+const WORD = /^(?:X|NV\d{1,3}|[A-Z]{3,5})$/;
+const LABEL = /^(GPU\d{1,3}|NIC\d{1,3}|[a-z][a-z0-9_]{2,30})$/i;
+
+interface Row {
+  readonly label: string;
+  readonly words: readonly string[];
+  /** What follows the connection words. */
+  readonly tail: readonly string[];
+}
+
+export function parseTopology(text: string): TopologyReport {
+  const lines = clean(text).split(/\r?\n/);
+  const raw = lines.map((line) => matrixLine(line)).filter((line) => line !== undefined);
+  const labels = raw.map((line) => line.label);
+  const cardLabels = labels.filter((label) => /^GPU\d+$/.test(label));
+  if (cardLabels.length === 0) return { cards: [], nics: [], warnings: [] };
+  const header = lines.find((line) => /GPU0/.test(line) && matrixLine(line) === undefined) ?? "";
+  const columns = columnLabels(labels, header);
+  const legend = nicLegend(lines);
+  const nicColumns = columns.filter((label) => !/^GPU\d+$/.test(label));
+  const nics = nicColumns.map((label) => legend.get(label) ?? label);
+  const warnings: string[] = [];
+  const tailNames = tailColumns(header);
+  const cards = raw
+    .filter((line) => /^GPU\d+$/.test(line.label))
+    .flatMap((line) => {
+      const row = readRow(line.label, line.rest, columns.length);
+      if (row === undefined) {
+        warnings.push(`nvidia-smi topo -m: the row of ${line.label} cannot be read`);
+        return [];
+      }
+      return [cardOf(row, columns, legend, tailNames)];
+    });
+  return { cards, nics, warnings };
+}
+
+/** The adapters at the smallest distance below SYS, ties all listed, in column order. */
+export function nearestNics(card: TopologyCard): { readonly distance: string; readonly names: readonly string[] } | undefined {
+  for (const distance of NEAR) {
+    const names = Object.entries(card.nics)
+      .filter(([, word]) => word === distance)
+      .map(([name]) => name);
+    if (names.length > 0) return { distance, names };
+  }
+  return undefined;
+}
+
+/** Escapes for underlining go, also where the ESC byte was lost on the way. */
+function clean(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the escape character is what is looked for
+  return text.replace(/\u001b?\[[0-9;]{0,8}m/g, "");
+}
+
+interface MatrixLine {
+  readonly label: string;
+  readonly rest: string;
+}
+
+/** A row of the matrix: a label, then connection words. The header has labels after its label, the legend a `=` or a colon. */
+function matrixLine(line: string): MatrixLine | undefined {
+  const found = /^\s*(\S+?)(\s.*)$/.exec(line);
+  const [, label = "", rest = ""] = found ?? [];
+  if (!LABEL.test(label) || line.includes("=") || line.includes("CPU Affinity")) return undefined;
+  const first = rest.trim().split(/\s+/)[0] ?? "";
+  return WORD.test(first) && !/^(?:GPU|NIC)\d*$/.test(first) ? { label, rest } : undefined;
+}
+
+/**
+ * Labels of the columns. Rows and columns are the same list in the same order, and rows are never glued or shifted; only a report that
+ * was cut off has fewer of them than the header.
+ */
+function columnLabels(rows: readonly string[], header: string): readonly string[] {
+  const fromHeader = header
+    .replace(/CPU Affinity.*$/, "")
+    .split(/\s+/)
+    .filter((label) => LABEL.test(label));
+  const cleanHeader = fromHeader.every((label) => !/GPU\d+GPU/.test(label));
+  return cleanHeader && fromHeader.length > rows.length ? fromHeader : rows;
+}
+
+function tailColumns(header: string): readonly string[] {
+  return [...header.matchAll(/CPU Affinity|NUMA Affinity|GPU NUMA ID/g)].map((found) => found[0]);
+}
+
+/** Reads the connection words of a row, by tabs where they give the right number, else by white space. */
+function readRow(label: string, rest: string, count: number): Row | undefined {
+  const byTabs = rest
+    .replace(/^[\t ]/, "")
+    .split("\t")
+    .map((cell) => cell.trim());
+  const tabWords = byTabs.slice(0, count);
+  if (rest.includes("\t") && tabWords.length === count && tabWords.every((word) => WORD.test(word))) {
+    return { label, words: tabWords, tail: byTabs.slice(count) };
+  }
+  const bySpace = rest.trim().split(/\s+/);
+  const spaceWords = bySpace.slice(0, count);
+  if (spaceWords.length < count || !spaceWords.every((word) => WORD.test(word))) return undefined;
+  return { label, words: spaceWords, tail: spaceTail(rest, count) };
+}
+
+/** After the matrix: cells by tabs when there are some, else by white space, where no cell can be empty. */
+function spaceTail(rest: string, count: number): readonly string[] {
+  const found = new RegExp(`^\\s*(?:\\S+\\s+){${count - 1}}\\S+(.*)$`).exec(rest);
+  const tail = found?.[1] ?? "";
+  return tail
+    .trim()
+    .split(/\s+/)
+    .filter((cell) => cell !== "");
+}
+
+function cardOf(row: Row, columns: readonly string[], legend: ReadonlyMap<string, string>, tailNames: readonly string[]): TopologyCard {
+  const links: Record<string, string> = {};
+  const nvlinks: Record<string, number> = {};
+  const nics: Record<string, string> = {};
+  for (const [at, column] of columns.entries()) {
+    const word = row.words[at] ?? "";
+    const peer = /^GPU(\d+)$/.exec(column)?.[1];
+    if (column === row.label || word === "X") continue;
+    if (peer === undefined) nics[legend.get(column) ?? column] = word;
+    else {
+      links[peer] = word;
+      const count = /^NV(\d+)$/.exec(word)?.[1];
+      if (count !== undefined && Number(count) > 0) nvlinks[peer] = Number(count);
+    }
+  }
+  return { index: Number(row.label.slice(3)), links, nvlinks, nics, ...tailOf(row.tail, tailNames) };
+}
+
+/**
+ * CPU list, NUMA node, the card's own NUMA id. The tool doubles the tab before NUMA values at times, so empty cells between them say
+ * nothing, but an empty first cell is an empty CPU affinity (containers, Windows).
+ */
+function tailOf(tail: readonly string[], names: readonly string[]): Pick<TopologyCard, "cpuAffinity" | "numaAffinity" | "gpuNumaId"> {
+  const [cpu, ...others] = tail;
+  const hasNuma = names.includes("NUMA Affinity");
+  const hasId = names.includes("GPU NUMA ID");
+  const values = others.filter((cell) => cell !== "");
+  return {
+    cpuAffinity: value(cpu),
+    numaAffinity: hasNuma ? value(values[0]) : undefined,
+    gpuNumaId: hasId ? value(values[1]) : undefined,
+  };
+}
+
+function value(cell: string | undefined): string | undefined {
+  return cell === undefined || cell === "" || /^n\/a$/i.test(cell) ? undefined : cell;
+}
+
+/** `NIC0: mlx5_0` lines after the legend. */
+function nicLegend(lines: readonly string[]): ReadonlyMap<string, string> {
+  const names = new Map<string, string>();
+  for (const line of lines) {
+    const found = /^\s*(NIC\d{1,3}):\s*([A-Za-z][A-Za-z0-9_.-]{0,63})\s*$/.exec(line);
+    if (found !== null) names.set(found[1] ?? "", found[2] ?? "");
+  }
+  return names;
+}

@@ -1,0 +1,271 @@
+/**
+ * Asks nvidia-smi: `-L`, `-q -x` and `topo -m` side by side in one round, then card by card where one lost card spoils the answer
+ * for all. Nothing here throws for what the driver does: a broken source costs its own facts and is named in the warnings.
+ */
+import { parseBusId, smiBusId } from "../domain/bus-id.ts";
+import type { UnusableCard } from "../domain/inventory.ts";
+import { compact } from "../lib/compact.ts";
+import { type ExecResult, type Runner, RunnerError } from "../platform/runner.ts";
+import type { QueriedCard } from "./cards.ts";
+import { explainFailure, type Failure } from "./nvidia-smi/failure.ts";
+import { type ListReport, parseList } from "./nvidia-smi/list.ts";
+import { parseQuery } from "./nvidia-smi/query.ts";
+import { parseTopology, type TopologyReport } from "./nvidia-smi/topology.ts";
+import { discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
+
+/**
+ * Limit of one call. Eight cards without persistence take up to 3 s each for the first client (ECC scrub); a reset by another
+ * process blocks for some seconds. Beyond that the driver hangs.
+ */
+export const NVIDIA_SMI_TIMEOUT_MS = 20_000;
+
+export interface NvidiaOptions {
+  /** Program to run; a bare name is looked for on the PATH. */
+  readonly program: string;
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface NvidiaReport {
+  readonly source: "nvidia-smi" | "none" | "unavailable";
+  readonly driverVersion: string | undefined;
+  readonly cudaVersion: string | undefined;
+  readonly list: ListReport | undefined;
+  readonly query: { readonly cards: readonly QueriedCard[] } | undefined;
+  /** Why the query says nothing, in words for a card's health. */
+  readonly queryProblem: string | undefined;
+  readonly topology: TopologyReport | undefined;
+  /** Cards known to be lost, from the queries card by card or from the kernel's own list. */
+  readonly lostCards: readonly UnusableCard[];
+  readonly warnings: readonly string[];
+}
+
+/** How one call ended. */
+type Answer =
+  | { readonly kind: "absent" }
+  | { readonly kind: "failed"; readonly text: string; readonly hung: boolean }
+  | { readonly kind: "answered"; readonly result: ExecResult; readonly failure: Failure | undefined };
+
+export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Promise<NvidiaReport> {
+  const [list, query, topology] = await Promise.all([
+    ask(runner, options, ["-L"]),
+    ask(runner, options, ["-q", "-x"]),
+    ask(runner, options, ["topo", "-m"]),
+  ]);
+  if (list.kind === "absent" && query.kind === "absent") return withoutTool(runner);
+  const parsedList = list.kind === "answered" ? parseList(list.result.stdout) : undefined;
+  const usableList =
+    parsedList !== undefined && (parsedList.cards.length > 0 || parsedList.inaccessible.length > 0) ? parsedList : undefined;
+  const parsedQuery = query.kind === "answered" ? parseQuery(query.result.stdout) : undefined;
+  const warnings = [
+    ...describe("nvidia-smi -L", list, usableList !== undefined, list.kind === "absent" && query.kind === "answered"),
+    ...describe("nvidia-smi -q -x", query, (parsedQuery?.cards.length ?? 0) > 0, false),
+    ...(list.kind === "answered" ? (usableList?.warnings ?? []) : []),
+    ...(query.kind === "answered" && isOneOf(query, true) ? (parsedQuery?.warnings ?? []) : []),
+  ];
+  const one = await oneByOne(runner, options, query, parsedQuery?.cards ?? [], usableList);
+  const cards = [...(parsedQuery?.cards ?? []), ...one.cards];
+  const parsedTopology = topologyOf(topology);
+  const nothing = usableList === undefined && cards.length === 0;
+  const proc = nothing || parsedQuery?.driverVersion === undefined ? await quietly(() => discoverProcNvidia(runner)) : undefined;
+  return {
+    source: nothing ? "unavailable" : "nvidia-smi",
+    driverVersion: parsedQuery?.driverVersion ?? one.driverVersion ?? proc?.driverVersion,
+    cudaVersion: parsedQuery?.cudaVersion ?? one.cudaVersion,
+    list: usableList,
+    query: cards.length === 0 && query.kind !== "answered" ? undefined : { cards },
+    queryProblem: problemOf(query),
+    topology: parsedTopology.report,
+    lostCards: nothing ? [...one.lost, ...stillKnown(proc, one.lost, problemOf(query) ?? problemOf(list))] : one.lost,
+    warnings: unique([...warnings, ...parsedTopology.warnings, ...one.warnings]),
+  };
+}
+
+async function ask(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
+  const argv = [options.program, ...args];
+  try {
+    const result = await runner.exec(argv, {
+      timeoutMs: options.timeoutMs ?? NVIDIA_SMI_TIMEOUT_MS,
+      lock: "driver",
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    });
+    if (result === undefined) return { kind: "absent" };
+    return { kind: "answered", result, failure: explainFailure(result.exitCode, result.stdout, result.stderr) };
+  } catch (error) {
+    if (!(error instanceof RunnerError) || error.kind === "aborted") throw error;
+    return { kind: "failed", text: error.message, hung: error.kind === "timeout" || error.kind === "busy" };
+  }
+}
+
+async function withoutTool(runner: Runner): Promise<NvidiaReport> {
+  const cards = (await quietly(() => listNvidiaCards(runner))) ?? [];
+  const warnings =
+    cards.length === 0 ? [] : [`${cards.length} NVIDIA cards are on the PCI bus, but there is no nvidia-smi: install the driver`];
+  const unknown = {
+    driverVersion: undefined,
+    cudaVersion: undefined,
+    list: undefined,
+    query: undefined,
+    queryProblem: undefined,
+    topology: undefined,
+  };
+  return { source: "none", ...unknown, lostCards: [], warnings };
+}
+
+/** What to say of a call that gave nothing, or not everything. `partOnly`: absent although its sister answered, so only unrecorded. */
+function describe(name: string, answer: Answer, useful: boolean, partOnly: boolean): readonly string[] {
+  switch (answer.kind) {
+    case "absent":
+      return partOnly ? [] : [`${name} is not there`];
+    case "failed":
+      return [answer.text];
+    case "answered":
+      if (answer.failure !== undefined) return [`${name}: ${answer.failure.text}`];
+      return useful ? [] : [`${name} printed nothing that names a card`];
+    default:
+      return answer satisfies never;
+  }
+}
+
+/** Whether the answer is of a kind that the rest of it counts. */
+function isOneOf(answer: Answer, always: boolean): boolean {
+  return answer.kind === "answered" && (answer.failure === undefined || answer.failure.usable || always);
+}
+
+function problemOf(answer: Answer): string | undefined {
+  switch (answer.kind) {
+    case "absent":
+      return "its state is not known: nvidia-smi -q -x gave no answer";
+    case "failed":
+      return `its state is not known: ${answer.text}`;
+    case "answered":
+      return answer.failure === undefined || answer.failure.usable ? undefined : `its state is not known: ${answer.failure.text}`;
+    default:
+      return answer satisfies never;
+  }
+}
+
+function topologyOf(answer: Answer): { readonly report: TopologyReport | undefined; readonly warnings: readonly string[] } {
+  switch (answer.kind) {
+    case "absent":
+      return { report: undefined, warnings: [] };
+    case "failed":
+      return { report: undefined, warnings: [answer.text] };
+    case "answered": {
+      if (answer.failure !== undefined && !answer.failure.usable) {
+        return { report: undefined, warnings: [`nvidia-smi topo -m: ${answer.failure.text}`] };
+      }
+      const report = parseTopology(answer.result.stdout);
+      if (report.cards.length > 0) return { report, warnings: report.warnings };
+      return { report: undefined, warnings: report.warnings.length > 0 ? report.warnings : ["nvidia-smi topo -m printed no matrix"] };
+    }
+    default:
+      return answer satisfies never;
+  }
+}
+
+interface OneByOne {
+  readonly cards: readonly QueriedCard[];
+  readonly lost: readonly UnusableCard[];
+  readonly driverVersion: string | undefined;
+  readonly cudaVersion: string | undefined;
+  readonly warnings: readonly string[];
+}
+
+const NOBODY: OneByOne = { cards: [], lost: [], driverVersion: undefined, cudaVersion: undefined, warnings: [] };
+
+/** One lost card makes the query for all fail: then each card is asked for itself, so that it does not hide the others. */
+async function oneByOne(
+  runner: Runner,
+  options: NvidiaOptions,
+  all: Answer,
+  answered: readonly QueriedCard[],
+  list: ListReport | undefined,
+): Promise<OneByOne> {
+  if (all.kind !== "answered" || all.failure === undefined || all.failure.usable) return NOBODY;
+  if (all.failure.kind !== "card-lost" && all.failure.kind !== "other") return NOBODY;
+  const busIds = await cardsOnBus(runner, all.failure, list);
+  const done = new Set(answered.map((card) => parseBusId(card.busId)));
+  const asked = await Promise.all(
+    busIds
+      .filter((busId) => !done.has(busId))
+      .map(async (busId) => ({ busId, answer: await ask(runner, options, ["-q", "-x", "-i", smiBusId(busId)]) })),
+  );
+  const cards: QueriedCard[] = [];
+  const lost: UnusableCard[] = [];
+  let versions: Pick<OneByOne, "driverVersion" | "cudaVersion"> = NOBODY;
+  for (const { busId, answer } of asked) {
+    const report = answer.kind === "answered" ? parseQuery(answer.result.stdout) : undefined;
+    const card = report?.cards[0];
+    const index = indexOnBus(busId, busIds, list, cards);
+    if (card === undefined) {
+      lost.push(compact({ index, pci_bus_id: busId, reason: lostReason(answer) }));
+      continue;
+    }
+    versions = { driverVersion: report?.driverVersion ?? versions.driverVersion, cudaVersion: report?.cudaVersion ?? versions.cudaVersion };
+    cards.push(list === undefined && index !== undefined ? { ...card, index } : card);
+  }
+  return { cards, lost, ...versions, warnings: [] };
+}
+
+function lostReason(answer: Answer): string {
+  switch (answer.kind) {
+    case "absent":
+      return "nvidia-smi did not answer for it";
+    case "failed":
+      return answer.text;
+    case "answered":
+      return answer.failure?.text ?? "nvidia-smi printed nothing about it";
+    default:
+      return answer satisfies never;
+  }
+}
+
+/** Bus ids of the NVIDIA cards in bus order: as the driver's own folder lists them, else the PCI list, else what the sentences name. */
+async function cardsOnBus(runner: Runner, failure: Failure, list: ListReport | undefined): Promise<readonly string[]> {
+  const proc = await quietly(() => discoverProcNvidia(runner));
+  const pci = (await quietly(() => listNvidiaCards(runner))) ?? [];
+  const named = [failure.busId, ...(list?.inaccessible ?? []).map((card) => card.busId)].flatMap((text) => {
+    const busId = text === undefined ? undefined : parseBusId(text);
+    return busId === undefined ? [] : [busId];
+  });
+  return unique([...(proc?.cards.map((card) => card.busId) ?? []), ...pci, ...named]).sort();
+}
+
+/**
+ * NVML counts cards in the order of their bus ids, lost ones included, so a card's place among all on the bus is its index. The list
+ * is the better witness: what it says of the card wins, and a list that names another card at that index forbids the guess.
+ */
+function indexOnBus(
+  busId: string,
+  busIds: readonly string[],
+  list: ListReport | undefined,
+  _done: readonly QueriedCard[],
+): number | undefined {
+  const named = list?.inaccessible.find((card) => card.busId !== undefined && parseBusId(card.busId) === busId);
+  if (named?.index !== undefined) return named.index;
+  const place = busIds.indexOf(busId);
+  if (list === undefined) return place;
+  return list.cards.some((card) => card.index === place) ? undefined : place;
+}
+
+/** Cards that the kernel's module lists although nvidia-smi gives no answer at all. */
+function stillKnown(proc: ProcNvidia | undefined, lost: readonly UnusableCard[], problem: string | undefined): readonly UnusableCard[] {
+  return (proc?.cards ?? [])
+    .filter((card) => !lost.some((other) => other.pci_bus_id === card.busId))
+    .map((card) => compact({ uuid: card.uuid, name: card.model, pci_bus_id: card.busId, reason: problem ?? "nvidia-smi gives no answer" }));
+}
+
+function unique(texts: readonly string[]): string[] {
+  return [...new Set(texts)];
+}
+
+/** A fallback that fails as well adds nothing. */
+async function quietly<T>(look: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await look();
+  } catch (error) {
+    if (error instanceof RunnerError) return undefined;
+    throw error;
+  }
+}
