@@ -1,0 +1,23 @@
+/** The table of commands. Each module is loaded when its command is asked for. */
+import { type Command, defineGroup, type Listed } from "./command.ts";
+
+const INVENTORY: Listed = {
+  summary: "what this node has: cards, MIG instances, adapters, weights",
+  load: async () => (await import("./inventory.ts")).inventory,
+};
+
+export const root: Command = defineGroup({
+  name: "llmgw",
+  summary: "llmgw serves large language models from bare-metal GPU nodes.",
+  subcommands: {
+    inventory: INVENTORY,
+    agent: {
+      summary: "what runs on every GPU node",
+      load: async () => defineGroup({ name: "agent", summary: "What runs on every GPU node.", subcommands: { inventory: INVENTORY } }),
+    },
+    completion: {
+      summary: "completion script for bash, zsh or fish",
+      load: async () => (await import("./completion.ts")).completion,
+    },
+  },
+});

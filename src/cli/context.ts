@@ -1,0 +1,48 @@
+/** What a command is handed. */
+import type { Log } from "../lib/log.ts";
+import type { Runner } from "../platform/runner.ts";
+
+export interface Context {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly log: Log;
+  /** Says on stderr that something takes its time, once it has taken a second; only on a terminal. */
+  progress(text: string): Progress;
+  /** The host, or the recorded machine of `--machine`. */
+  runner(): Promise<Runner>;
+  /** Aborted by the first interrupt. */
+  readonly signal: AbortSignal;
+  readonly now: () => Date;
+}
+
+export interface Progress {
+  /** Takes the note away. */
+  done(): void;
+}
+
+/** A place to write to, and whether a person looks at it. */
+export interface Output {
+  write(text: string): void;
+  readonly isTTY: boolean;
+  readonly columns: number | undefined;
+}
+
+const NOTE_AFTER_MS = 1_000;
+
+/** A note on one line of the terminal, with the seconds counted up, cleared when done. */
+export function startProgress(stderr: Output, text: string): Progress {
+  if (!stderr.isTTY) return { done: () => undefined };
+  let shown = false;
+  let seconds = 0;
+  const show = (): void => {
+    shown = true;
+    seconds++;
+    stderr.write(`\r\u001b[K${text} (${seconds} s)`);
+  };
+  const timer = setInterval(show, NOTE_AFTER_MS);
+  return {
+    done: () => {
+      clearInterval(timer);
+      if (shown) stderr.write("\r\u001b[K");
+    },
+  };
+}

@@ -1,0 +1,79 @@
+/** Flags of every command. citty passes none of them on to subcommands, so they are taken out first, wherever they stand. Pure. */
+import { LOG_LEVELS, type LogLevel } from "../lib/log.ts";
+import { suggest } from "../lib/suggest.ts";
+import { usageError } from "./command.ts";
+
+export interface GlobalFlags {
+  readonly machine: string | undefined;
+  readonly logLevel: LogLevel;
+  readonly color: boolean;
+  readonly help: boolean;
+  readonly version: boolean;
+}
+
+export interface TakenFlags {
+  readonly flags: GlobalFlags;
+  /** All other words in their order. */
+  readonly words: readonly string[];
+}
+
+/** Words after `--` are nobody's flags. Throws `UserError` for a value that is missing or not known. */
+export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<string, string | undefined>>): TakenFlags {
+  const words: string[] = [];
+  const values = new Map<string, string>();
+  const switches = new Set<string>();
+  const left = [...argv];
+  for (let word = left.shift(); word !== undefined; word = left.shift()) {
+    const equals = word.indexOf("=");
+    const name = equals < 0 ? word : word.slice(0, equals);
+    if (word === "--") {
+      words.push(word, ...left.splice(0));
+    } else if (name === "--machine" || name === "--log-level") {
+      values.set(name, takeValue(name, equals < 0 ? left.shift() : word.slice(equals + 1), values));
+    } else if (["--no-color", "--help", "-h", "--version", "-V"].includes(word)) {
+      switches.add(word);
+    } else {
+      words.push(word);
+    }
+  }
+  return {
+    flags: {
+      machine: values.get("--machine") ?? nonEmpty(env.LLMGW_MACHINE),
+      logLevel: logLevel(values.get("--log-level"), nonEmpty(env.LLMGW_LOG_LEVEL)),
+      color: !switches.has("--no-color"),
+      help: switches.has("--help") || switches.has("-h"),
+      version: switches.has("--version") || switches.has("-V"),
+    },
+    words,
+  };
+}
+
+function takeValue(name: string, value: string | undefined, before: ReadonlyMap<string, string>): string {
+  const example = name === "--machine" ? "DIR or a name" : LOG_LEVELS.join("|");
+  if (value === undefined || value === "" || value.startsWith("--")) {
+    throw usageError(
+      `${name} needs a value`,
+      value === undefined || value === "" ? "none follows it" : `"${value}" follows it, which is a flag`,
+      `write ${name} ${example}`,
+    );
+  }
+  if (before.has(name)) throw usageError(`${name} is given twice`, `with "${before.get(name)}" and "${value}"`, "leave one out");
+  return value;
+}
+
+function logLevel(flag: string | undefined, variable: string | undefined): LogLevel {
+  const asked = flag ?? variable ?? "info";
+  const level = LOG_LEVELS.find((known) => known === asked);
+  if (level !== undefined) return level;
+  const near = suggest(asked, LOG_LEVELS);
+  const where = flag === undefined ? "LLMGW_LOG_LEVEL" : "--log-level";
+  throw usageError(
+    `${where} ${asked} is not known`,
+    `it takes one of: ${LOG_LEVELS.join(", ")}`,
+    near === undefined ? "choose one of them" : `did you mean ${near}?`,
+  );
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  return text === "" ? undefined : text;
+}

@@ -1,0 +1,81 @@
+/** From flags and agent.yaml to what discovery is asked for. Flags win. */
+import type { DiscoverOptions } from "../discovery/discover.ts";
+import { AGENT_CONFIG_PATH, AgentConfig } from "../domain/agent-config.ts";
+import { checkYaml, renderMisfit, withoutUnknownKeys } from "../lib/schema-error.ts";
+import { messageOf } from "../lib/user-error.ts";
+import { type Runner, RunnerError, readText } from "../platform/runner.ts";
+
+export interface InventoryFlags {
+  readonly nvidiaSmi?: string | undefined;
+  readonly ibRoot?: string | undefined;
+  readonly modelDirs?: readonly string[] | undefined;
+  readonly gpus?: "all" | "none" | "only" | undefined;
+}
+
+export interface ChosenOptions {
+  readonly options: DiscoverOptions;
+  readonly warnings: readonly string[];
+  /** Whether the folders to look for weights in were named by somebody, or are the usual places. */
+  readonly modelDirsGiven: boolean;
+}
+
+/** `env` is empty on a recorded machine: the variables of whoever replays it say nothing about it. */
+export async function discoverOptions(
+  runner: Runner,
+  flags: InventoryFlags,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<ChosenOptions> {
+  const { config, warnings } = await readAgentConfig(runner);
+  const given = flags.modelDirs !== undefined && flags.modelDirs.length > 0 ? flags.modelDirs : config.model_dirs;
+  return {
+    options: {
+      nvidiaSmi: flags.nvidiaSmi ?? config.discovery?.nvidia_smi,
+      ibRoot: flags.ibRoot ?? config.discovery?.ib_root,
+      fabrics: config.fabrics,
+      hostname: config.hostname,
+      modelDirs: given ?? usualModelDirs(runner.home, env),
+      skipGpus: config.discovery?.skip_gpus,
+      gpus: flags.gpus ?? "all",
+    },
+    warnings,
+    modelDirsGiven: given !== undefined,
+  };
+}
+
+/** Where weights usually are. */
+export function usualModelDirs(home: string, env: Readonly<Record<string, string | undefined>>): readonly string[] {
+  const hub = nonEmpty(env.HF_HUB_CACHE) ?? (nonEmpty(env.HF_HOME) === undefined ? `${home}/.cache/huggingface/hub` : `${env.HF_HOME}/hub`);
+  const ollama = nonEmpty(env.OLLAMA_MODELS);
+  return [
+    "/var/lib/llmgw/models",
+    hub,
+    ...(ollama === undefined ? [`${home}/.ollama/models`, "/usr/share/ollama/.ollama/models"] : [ollama]),
+  ];
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  return text === undefined || text === "" ? undefined : text;
+}
+
+interface ReadConfig {
+  readonly config: AgentConfig;
+  readonly warnings: readonly string[];
+}
+
+/** The node's agent.yaml. The inventory is useful without it, so what does not fit is a warning here and an error for the agent. */
+async function readAgentConfig(runner: Runner): Promise<ReadConfig> {
+  let text: string | undefined;
+  try {
+    text = await readText(runner, AGENT_CONFIG_PATH);
+  } catch (error) {
+    if (!(error instanceof RunnerError)) throw error;
+    return { config: {}, warnings: [`${AGENT_CONFIG_PATH} is not used: ${messageOf(error)}`] };
+  }
+  if (text === undefined) return { config: {}, warnings: [] };
+  const checked = checkYaml(AgentConfig, text);
+  if (checked.kind === "ok") return { config: checked.value, warnings: [] };
+  const warnings = checked.misfits.map((misfit) => renderMisfit(misfit, AGENT_CONFIG_PATH));
+  const rest = withoutUnknownKeys(AgentConfig, checked);
+  if (rest === undefined) return { config: {}, warnings: warnings.map((warning) => `agent.yaml is not used: ${warning}`) };
+  return { config: rest, warnings: warnings.map((warning) => `${warning}; the key is not used`) };
+}

@@ -1,0 +1,132 @@
+/** `llmgw inventory`, also `llmgw agent inventory`: what this node has. */
+import { resolve } from "node:path";
+import { discover } from "../discovery/discover.ts";
+import { checkIbRoot } from "../discovery/infiniband.ts";
+import type { Inventory } from "../domain/inventory.ts";
+import { UserError } from "../lib/user-error.ts";
+import { createRecorder } from "../platform/recorder.ts";
+import { type Runner, RunnerError } from "../platform/runner.ts";
+import { defineCommand } from "./command.ts";
+import type { Context } from "./context.ts";
+import { discoverOptions } from "./inventory-options.ts";
+import { renderInventory } from "./render-inventory.ts";
+
+export const inventory = defineCommand({
+  name: "inventory",
+  summary: "what this node has: cards, MIG instances, adapters, weights",
+  description: "Reads only. Exit code 0 also when the driver is broken, since the report is then the useful part.",
+  flags: {
+    json: { kind: "boolean", summary: "print data instead of the table" },
+    "nvidia-smi": { kind: "string", hint: "PATH", summary: "run this nvidia-smi instead of the one on the PATH" },
+    "ib-root": { kind: "string", hint: "DIR", summary: "read adapters from DIR instead of /sys/class/infiniband" },
+    "no-gpu": { kind: "boolean", summary: "do not look for cards" },
+    "only-gpus": { kind: "boolean", summary: "look for cards and nothing else" },
+    nvml: { kind: "boolean", negatable: true, summary: "ask the NVML library first, or not; takes effect with the NVML backend" },
+    "model-dir": {
+      kind: "string",
+      multiple: true,
+      hint: "DIR",
+      summary: "look for weights here instead of the usual folders; may be repeated",
+    },
+    record: { kind: "string", hint: "DIR", summary: "also write what was read as a recorded machine, identities replaced" },
+    "record-raw": { kind: "boolean", summary: "with --record: serial numbers, UUIDs, host and user names as they are" },
+  },
+  examples: ["llmgw inventory", "llmgw inventory --json --machine h100-nvswitch-8", "llmgw inventory --record ./my-node"],
+  run: async (ctx, args) => {
+    if (args["no-gpu"] === true && args["only-gpus"] === true) throw contradiction("--no-gpu", "--only-gpus");
+    if (args["record-raw"] === true && args.record === undefined) {
+      throw new UserError(
+        { what: "--record-raw goes with --record", why: "it says how a recording is written", fix: "add --record DIR" },
+        { usage: true },
+      );
+    }
+    const host = await ctx.runner();
+    const gpus = args["no-gpu"] === true ? "none" : args["only-gpus"] === true ? "only" : "all";
+    const absolute = (path: string): string => (host.kind === "host" ? resolve(path) : path);
+    const modelDirs = args["model-dir"]?.map(absolute);
+    const flags = { nvidiaSmi: args["nvidia-smi"], ibRoot: args["ib-root"], modelDirs, gpus } as const;
+    const env = host.kind === "host" ? ctx.env : {};
+    const chosen = await discoverOptions(host, flags, env);
+    await checkPlaces(host, flags);
+    const recorder = args.record === undefined ? undefined : createRecorder(host, chosen.options.modelDirs);
+    // Read once more through the recorder, so that agent.yaml is part of the recording.
+    if (recorder !== undefined) await discoverOptions(recorder.runner, flags, env);
+    const found = await inspect(ctx, recorder?.runner ?? host, chosen.options);
+    const data: Inventory = { ...found, warnings: [...chosen.warnings, ...found.warnings] };
+    if (recorder !== undefined && args.record !== undefined) {
+      const summary = recorder.write(args.record, { about: aboutOf(data), raw: args["record-raw"] === true, users: usersOf(ctx) });
+      ctx.log.info("recording written", { folder: summary.folder, commands: summary.commands, files: summary.files });
+    }
+    return { data, text: (view) => renderInventory(data, { color: view.color, gpus }) };
+  },
+});
+
+async function inspect(ctx: Context, runner: Runner, options: Parameters<typeof discover>[1]): Promise<Inventory> {
+  const progress = ctx.progress("looking at this node: nvidia-smi, adapters, model folders");
+  try {
+    return await discover(runner, { ...options, signal: ctx.signal });
+  } finally {
+    progress.done();
+  }
+}
+
+/** What a person named must be there: an empty report about a mistyped folder would be believed. */
+async function checkPlaces(
+  runner: Runner,
+  flags: { readonly nvidiaSmi: string | undefined; readonly ibRoot: string | undefined; readonly modelDirs: readonly string[] | undefined },
+): Promise<void> {
+  if (flags.ibRoot !== undefined) {
+    const problem = await checkIbRoot(runner, flags.ibRoot);
+    if (problem !== undefined) {
+      throw new UserError({
+        what: `--ib-root ${flags.ibRoot} cannot be used`,
+        why: problem,
+        fix: "leave it out to read /sys/class/infiniband",
+      });
+    }
+  }
+  for (const folder of flags.modelDirs ?? []) {
+    const why = await whyNoFolder(runner, folder);
+    if (why !== undefined)
+      throw new UserError({ what: `--model-dir ${folder} cannot be used`, why, fix: "give a folder that this user can read" });
+  }
+  const program = flags.nvidiaSmi;
+  if (program?.includes("/") === true && runner.kind === "host" && (await runner.stat(program)) === undefined) {
+    throw new UserError({
+      what: `--nvidia-smi ${program} cannot be used`,
+      why: "there is no such file",
+      fix: "leave it out to use the one on the PATH",
+    });
+  }
+}
+
+async function whyNoFolder(runner: Runner, folder: string): Promise<string | undefined> {
+  try {
+    return (await runner.listDir(folder)) === undefined ? "there is no such folder" : undefined;
+  } catch (error) {
+    // It is there: that it may not be read is a warning of the report, whose rest is still useful.
+    if (error instanceof RunnerError) return undefined;
+    throw error;
+  }
+}
+
+function contradiction(one: string, other: string): UserError {
+  return new UserError(
+    { what: `${one} and ${other} contradict each other`, why: "together they leave nothing to look for", fix: "give one of them" },
+    { usage: true },
+  );
+}
+
+/** One sentence for machine.yaml, without anything that names the node. */
+function aboutOf(inventory: Inventory): string {
+  const counts = new Map<string, number>();
+  for (const gpu of inventory.gpus) counts.set(gpu.class, (counts.get(gpu.class) ?? 0) + 1);
+  const devices = [...counts].map(([name, count]) => `${count} × ${name}`).join(", ");
+  const cards = devices === "" ? "no usable card" : devices;
+  return `${cards}; ${inventory.hcas.length} adapters; source ${inventory.source}`;
+}
+
+/** Names that may stand in paths and process names of this user's own programs. */
+function usersOf(ctx: Context): readonly string[] {
+  return [ctx.env.USER, ctx.env.LOGNAME, ctx.env.SUDO_USER].filter((name) => name !== undefined);
+}

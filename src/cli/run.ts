@@ -1,0 +1,118 @@
+/** From words to an exit code: global flags, the way to the command, its answer or its error. */
+import { createLog } from "../lib/log.ts";
+import { suggest } from "../lib/suggest.ts";
+import type { Runner } from "../platform/runner.ts";
+import { type Answer, type Command, usageError, type View } from "./command.ts";
+import { root } from "./commands.ts";
+import { type Context, type Output, startProgress } from "./context.ts";
+import { type GlobalFlags, takeGlobalFlags } from "./global-flags.ts";
+import { reportError } from "./report-error.ts";
+import { renderUsage } from "./usage.ts";
+import { versionLine } from "./version.ts";
+
+/** Everything outside that the command line touches. */
+export interface Io {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stdout: Output;
+  readonly stderr: Output;
+  readonly now: () => Date;
+  readonly signal: AbortSignal;
+  /** Opens the host (`undefined`) or a recorded machine by folder or name. */
+  readonly openRunner: (machine: string | undefined) => Promise<Runner>;
+}
+
+interface Found {
+  readonly command: Command;
+  /** How it is called: `llmgw agent inventory`. */
+  readonly path: string;
+  readonly words: readonly string[];
+}
+
+/** Runs one command line, without the program's name. Returns the exit code (STYLE.md, CLI); never throws. */
+export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+  let found: Found = { command: root, path: root.name, words: [] };
+  let trace = io.env.LLMGW_LOG_LEVEL === "debug";
+  try {
+    const { flags, words } = takeGlobalFlags(argv, io.env);
+    trace = flags.logLevel === "debug";
+    if (flags.version) {
+      io.stdout.write(`${versionLine()}\n`);
+      return 0;
+    }
+    found = await findCommand(words, (closest) => {
+      found = closest;
+    });
+    if (flags.help) {
+      io.stdout.write(renderUsage(found.path, found.command, colorOn(io.stdout, io.env, flags)));
+      return 0;
+    }
+    const execute = found.command.execute;
+    if (execute === undefined) throw usageError("no command given", `"${found.path}" is a group of commands`, "give one of those below");
+    const { answer, json } = await execute(makeContext(io, flags), found.words);
+    const view: View = { color: colorOn(io.stdout, io.env, flags), columns: io.stdout.isTTY ? io.stdout.columns : undefined };
+    io.stdout.write(renderAnswer(answer, json, view));
+    return answer.exitCode ?? 0;
+  } catch (thrown) {
+    const report = reportError(thrown, { interrupted: io.signal.aborted, trace });
+    io.stderr.write(report.text);
+    if (report.usage) io.stderr.write(`\n${renderUsage(found.path, found.command, false)}`);
+    return report.exitCode;
+  }
+}
+
+function renderAnswer(answer: Answer, json: boolean, view: View): string {
+  if (json) return `${JSON.stringify(answer.data, undefined, 2)}\n`;
+  const text = typeof answer.text === "string" ? answer.text : answer.text(view);
+  return text.endsWith("\n") || text === "" ? text : `${text}\n`;
+}
+
+/** Follows the leading words down the table. `onWay` is told of each group passed, for the usage after a mistake. */
+async function findCommand(words: readonly string[], onWay: (found: Found) => void): Promise<Found> {
+  let found: Found = { command: root, path: root.name, words };
+  while (Object.keys(found.command.subcommands).length > 0) {
+    onWay(found);
+    const [name, ...rest] = found.words;
+    if (name === undefined) return found;
+    const known = found.command.subcommands;
+    const listed = Object.hasOwn(known, name) ? known[name] : undefined;
+    if (listed === undefined) throw unknownCommand(name, found);
+    found = { command: await listed.load(), path: `${found.path} ${name}`, words: rest };
+  }
+  onWay(found);
+  return found;
+}
+
+function unknownCommand(name: string, found: Found) {
+  if (name.startsWith("-")) {
+    return usageError(`unknown flag ${name}`, `"${found.path}" has no such flag`, "flags of a command stand after its name");
+  }
+  const near = suggest(name, Object.keys(found.command.subcommands));
+  const fix = near === undefined ? "give one of those below" : `did you mean ${near}?`;
+  return usageError(`unknown command "${name}"`, `"${found.path}" has no such command`, fix);
+}
+
+function makeContext(io: Io, flags: GlobalFlags): Context {
+  let opened: Promise<Runner> | undefined;
+  return {
+    env: io.env,
+    log: createLog({ level: flags.logLevel, write: (line) => io.stderr.write(line), now: io.now }),
+    progress: (text) => startProgress(io.stderr, text),
+    runner: () => {
+      opened ??= openRunner(io, flags);
+      return opened;
+    },
+    signal: io.signal,
+    now: io.now,
+  };
+}
+
+async function openRunner(io: Io, flags: GlobalFlags): Promise<Runner> {
+  const runner = await io.openRunner(flags.machine);
+  if (runner.kind === "recorded") io.stderr.write(`llmgw: this is ${runner.label}, not this host\n`);
+  return runner;
+}
+
+/** Only on a terminal, and never against NO_COLOR (no-color.org: any value that is not empty). */
+function colorOn(output: Output, env: Io["env"], flags: GlobalFlags): boolean {
+  return output.isTTY && flags.color && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
+}
