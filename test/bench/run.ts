@@ -1,0 +1,94 @@
+/**
+ * Speed, as ratios and differences against something run beside it in the same minute: `bun test/bench/run.ts`. Exit 1 when a bound of
+ * DESIGN.md, section 10, does not hold. Medians over pairs, so that a slow moment of the machine hits both sides.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { buildTarget, hostTarget } from "../../build.ts";
+
+const RUNS = 15;
+const folder = mkdtempSync(join(tmpdir(), "llmgw-bench-"));
+
+interface Outcome {
+  readonly name: string;
+  readonly text: string;
+  readonly holds: boolean;
+}
+
+/** Wall time of one whole process, ms. */
+function timed(cmd: readonly string[]): number {
+  const from = Bun.nanoseconds();
+  const run = Bun.spawnSync({ cmd: [...cmd], stdout: "ignore", stderr: "pipe" });
+  const tookMs = (Bun.nanoseconds() - from) / 1e6;
+  if (run.exitCode !== 0) throw new Error(`${cmd.join(" ")}: exit ${run.exitCode}: ${run.stderr.toString().slice(0, 300)}`);
+  return tookMs;
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
+
+/** Both commands in turn, after one run of each that is not counted. */
+function pairs(a: readonly string[], b: readonly string[]): { readonly a: number; readonly b: number; readonly difference: number } {
+  timed(a);
+  timed(b);
+  const runs = Array.from({ length: RUNS }, () => ({ a: timed(a), b: timed(b) }));
+  return { a: median(runs.map((run) => run.a)), b: median(runs.map((run) => run.b)), difference: median(runs.map((run) => run.a - run.b)) };
+}
+
+async function helloWorld(): Promise<string> {
+  const source = join(folder, "hello.ts");
+  writeFileSync(source, 'process.stdout.write("hello\\n");\n');
+  const outfile = join(folder, "hello");
+  const result = await Bun.build({
+    entrypoints: [source],
+    compile: { target: `bun-${hostTarget()}`, outfile },
+    minify: true,
+    bytecode: true,
+    format: "esm",
+  });
+  if (!result.success) throw new Error("the hello-world program did not build");
+  return outfile;
+}
+
+function report(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** A copy of a fake whose three nvidia-smi calls take 200 ms each. */
+function slowMachine(): string {
+  const from = join(import.meta.dir, "../../fakes/machines/h100-nvswitch-8");
+  const to = join(folder, "slow-machine");
+  mkdirSync(to, { recursive: true });
+  Bun.spawnSync({ cmd: ["cp", "-a", `${from}/.`, to] });
+  const yaml = Bun.spawnSync({ cmd: ["cat", join(from, "machine.yaml")] }).stdout.toString();
+  const machine: unknown = Bun.YAML.parse(yaml);
+  const commands: unknown = Object(machine).commands;
+  if (!Array.isArray(commands)) throw new Error("the machine has no commands");
+  const slowed = commands.map((command: unknown) => ({ ...Object(command), delay_ms: 200 }));
+  writeFileSync(join(to, "machine.yaml"), JSON.stringify({ ...Object(machine), commands: slowed }));
+  return to;
+}
+
+const program = await buildTarget(hostTarget(), folder, "bench");
+const hello = await helloWorld();
+const outcomes: Outcome[] = [];
+
+const start = pairs([program, "--version"], [hello]);
+outcomes.push({
+  name: "start to --version against a hello-world program",
+  text: `${start.a.toFixed(1)} ms against ${start.b.toFixed(1)} ms, ${start.difference.toFixed(1)} ms more (bound: 20 ms in all)`,
+  holds: start.a <= 20,
+});
+
+const slow = pairs([program, "inventory", "--json", "--machine", slowMachine()], ["sleep", "0.2"]);
+outcomes.push({
+  name: "inventory whose nvidia-smi calls take 200 ms each against sleep 0.2",
+  text: `${slow.a.toFixed(1)} ms against ${slow.b.toFixed(1)} ms, ${slow.difference.toFixed(1)} ms more (bound: 25 ms more)`,
+  holds: slow.difference <= 25,
+});
+
+for (const outcome of outcomes) report(`${outcome.holds ? "holds" : "FAILS"}  ${outcome.name}: ${outcome.text}`);
+rmSync(folder, { recursive: true, force: true });
+process.exitCode = outcomes.every((outcome) => outcome.holds) ? 0 : 1;
