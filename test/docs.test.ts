@@ -16,11 +16,13 @@ test("docs/reference holds generated pages only", () => {
 });
 
 test("every relative link in a Markdown page leads somewhere", () => {
-  const pages = [...new Bun.Glob("{README.md,CHANGELOG.md,docs/**/*.md,src/**/README.md,fakes/**/README.md}").scanSync({ cwd: ROOT })];
+  const pages = ["*.md", "docs/**/*.md", "src/**/*.md", "fakes/**/README.md"].flatMap((glob) => [
+    ...new Bun.Glob(glob).scanSync({ cwd: ROOT }),
+  ]);
   const broken = pages.flatMap((page) => {
     const links = [...readFileSync(join(ROOT, page), "utf8").matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map((found) => found[1] ?? "");
     return links.filter((link) => !/^[a-z]+:/.test(link) && !existsSync(join(ROOT, dirname(page), link))).map((link) => `${page}: ${link}`);
   });
-  expect(pages.length).toBeGreaterThan(3);
+  expect(pages.length).toBeGreaterThan(10);
   expect(broken).toEqual([]);
 });

@@ -179,7 +179,9 @@ function rateText(port: Port): string | undefined {
 }
 
 function prefixNote(hcas: readonly Hca[]): string {
-  const ports = hcas.flatMap((hca) => hca.ports).filter((port) => port.link_layer === "InfiniBand" && port.gid_prefix !== undefined);
+  const ports = hcas
+    .flatMap((hca) => hca.ports)
+    .filter((port) => port.link_layer === "InfiniBand" && port.gid_prefix !== undefined && port.fabric === undefined);
   return ports.length === 0
     ? ""
     : "note: fe80:0000:0000:0000 is every subnet manager's default, so equal prefixes do not prove one fabric; declare fabrics in agent.yaml";

@@ -9,7 +9,7 @@ import { type CardPlace, joinDevices } from "./cards.ts";
 import { discoverHost } from "./host.ts";
 import { discoverImex } from "./imex.ts";
 import { discoverInfiniband } from "./infiniband.ts";
-import { askNvidiaSmi, type NvidiaReport } from "./nvidia.ts";
+import { askNvidiaSmi, type NvidiaOptions, type NvidiaReport } from "./nvidia.ts";
 import { discoverPlaces } from "./places.ts";
 import { discoverStorage } from "./storage.ts";
 import { discoverWeights } from "./weights/discover-weights.ts";
@@ -27,9 +27,9 @@ export interface DiscoverOptions {
   readonly skipGpus?: readonly string[] | undefined;
   /** `none`: no card is looked for. `only`: nothing else is. */
   readonly gpus?: "all" | "none" | "only";
+  /** Limit of one nvidia-smi call, ms. */
+  readonly nvidiaTimeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Told what is being waited for, for people. */
-  readonly onStep?: ((text: string) => void) | undefined;
 }
 
 const NO_CARDS: NvidiaReport = {
@@ -100,8 +100,8 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
 const NO_ADAPTERS: { readonly hcas: readonly Hca[]; readonly warnings: readonly string[] } = { hcas: [], warnings: [] };
 const NO_PLACES: ReadonlyMap<string, CardPlace> = new Map();
 
-function nvidiaOptions(options: DiscoverOptions) {
-  return { program: options.nvidiaSmi ?? "nvidia-smi", ...(options.signal === undefined ? {} : { signal: options.signal }) };
+function nvidiaOptions(options: DiscoverOptions): NvidiaOptions {
+  return compact({ program: options.nvidiaSmi ?? "nvidia-smi", timeoutMs: options.nvidiaTimeoutMs, signal: options.signal });
 }
 
 /** The edge of one source: what it throws becomes a named warning. A recording that lacks what is asked for stays loud. */

@@ -68,6 +68,7 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Prom
   const parsedTopology = topologyOf(topology);
   const nothing = usableList === undefined && cards.length === 0;
   const proc = nothing || parsedQuery?.driverVersion === undefined ? await quietly(() => discoverProcNvidia(runner)) : undefined;
+  const onBus = nothing ? ((await quietly(() => listNvidiaCards(runner))) ?? []) : [];
   return {
     source: nothing ? "unavailable" : "nvidia-smi",
     driverVersion: parsedQuery?.driverVersion ?? one.driverVersion ?? proc?.driverVersion,
@@ -76,8 +77,8 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Prom
     query: cards.length === 0 && query.kind !== "answered" ? undefined : { cards },
     queryProblem: problemOf(query),
     topology: parsedTopology.report,
-    lostCards: nothing ? [...one.lost, ...stillKnown(proc, one.lost, problemOf(query) ?? problemOf(list))] : one.lost,
-    warnings: unique([...warnings, ...parsedTopology.warnings, ...one.warnings]),
+    lostCards: nothing ? [...one.lost, ...stillKnown(proc, onBus, one.lost, wordsOf(query) ?? wordsOf(list))] : one.lost,
+    warnings: folded([...warnings, ...parsedTopology.warnings, ...one.warnings]),
   };
 }
 
@@ -132,6 +133,12 @@ function isOneOf(answer: Answer, always: boolean): boolean {
   return answer.kind === "answered" && (answer.failure === undefined || answer.failure.usable || always);
 }
 
+/** Why a call gave nothing, in the tool's words or ours. */
+function wordsOf(answer: Answer): string | undefined {
+  if (answer.kind === "failed") return answer.text;
+  return answer.kind === "answered" ? answer.failure?.text : undefined;
+}
+
 function problemOf(answer: Answer): string | undefined {
   switch (answer.kind) {
     case "absent":
@@ -184,7 +191,8 @@ async function oneByOne(
 ): Promise<OneByOne> {
   if (all.kind !== "answered" || all.failure === undefined || all.failure.usable) return NOBODY;
   if (all.failure.kind !== "card-lost" && all.failure.kind !== "other") return NOBODY;
-  const busIds = await cardsOnBus(runner, all.failure, list);
+  const proc = await quietly(() => discoverProcNvidia(runner));
+  const busIds = await cardsOnBus(runner, proc, all.failure, list);
   const done = new Set(answered.map((card) => parseBusId(card.busId)));
   const asked = await Promise.all(
     busIds
@@ -199,7 +207,8 @@ async function oneByOne(
     const card = report?.cards[0];
     const index = indexOnBus(busId, busIds, list, cards);
     if (card === undefined) {
-      lost.push(compact({ index, pci_bus_id: busId, reason: lostReason(answer) }));
+      const known = proc?.cards.find((candidate) => candidate.busId === busId);
+      lost.push(compact({ index, uuid: known?.uuid, name: known?.model, pci_bus_id: busId, reason: lostReason(answer) }));
       continue;
     }
     versions = { driverVersion: report?.driverVersion ?? versions.driverVersion, cudaVersion: report?.cudaVersion ?? versions.cudaVersion };
@@ -222,8 +231,12 @@ function lostReason(answer: Answer): string {
 }
 
 /** Bus ids of the NVIDIA cards in bus order: as the driver's own folder lists them, else the PCI list, else what the sentences name. */
-async function cardsOnBus(runner: Runner, failure: Failure, list: ListReport | undefined): Promise<readonly string[]> {
-  const proc = await quietly(() => discoverProcNvidia(runner));
+async function cardsOnBus(
+  runner: Runner,
+  proc: ProcNvidia | undefined,
+  failure: Failure,
+  list: ListReport | undefined,
+): Promise<readonly string[]> {
   const pci = (await quietly(() => listNvidiaCards(runner))) ?? [];
   const named = [failure.busId, ...(list?.inaccessible ?? []).map((card) => card.busId)].flatMap((text) => {
     const busId = text === undefined ? undefined : parseBusId(text);
@@ -249,11 +262,29 @@ function indexOnBus(
   return list.cards.some((card) => card.index === place) ? undefined : place;
 }
 
-/** Cards that the kernel's module lists although nvidia-smi gives no answer at all. */
-function stillKnown(proc: ProcNvidia | undefined, lost: readonly UnusableCard[], problem: string | undefined): readonly UnusableCard[] {
-  return (proc?.cards ?? [])
-    .filter((card) => !lost.some((other) => other.pci_bus_id === card.busId))
-    .map((card) => compact({ uuid: card.uuid, name: card.model, pci_bus_id: card.busId, reason: problem ?? "nvidia-smi gives no answer" }));
+/** Cards that the kernel's module or the PCI bus lists although nvidia-smi gives no answer at all. */
+function stillKnown(
+  proc: ProcNvidia | undefined,
+  onBus: readonly string[],
+  lost: readonly UnusableCard[],
+  problem: string | undefined,
+): readonly UnusableCard[] {
+  const known = new Map((proc?.cards ?? []).map((card) => [card.busId, card]));
+  const reason = problem ?? "nvidia-smi gives no answer";
+  return unique([...known.keys(), ...onBus])
+    .filter((busId) => !lost.some((other) => other.pci_bus_id === busId))
+    .map((busId) => compact({ uuid: known.get(busId)?.uuid, name: known.get(busId)?.model, pci_bus_id: busId, reason }));
+}
+
+/** One line for calls that fail with the same words: a broken driver is one warning and not three. */
+function folded(warnings: readonly string[]): string[] {
+  const calls = new Map<string, string[]>();
+  for (const warning of warnings) {
+    const found = /^nvidia-smi (-L|-q -x|topo -m): (.*)$/.exec(warning);
+    const [key, call] = found === null ? [warning, undefined] : [found[2] ?? "", found[1]];
+    calls.set(key, [...(calls.get(key) ?? []), ...(call === undefined ? [] : [call])]);
+  }
+  return [...calls].map(([text, names]) => (names.length === 0 ? text : `nvidia-smi ${names.join(", ")}: ${text}`));
 }
 
 function unique(texts: readonly string[]): string[] {

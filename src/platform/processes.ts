@@ -1,5 +1,5 @@
 /** Who a process is: pid and start time together, since pids are used again. Source: proc_pid_stat(5). */
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 
 export interface ProcessIdentity {
   readonly pid: number;
@@ -47,10 +47,11 @@ export function isAlive(identity: ProcessIdentity): boolean {
 export function groupLives(group: number): boolean {
   try {
     process.kill(-group, 0);
-    return true;
   } catch (error) {
-    return error instanceof Error && "code" in error && error.code === "EPERM";
+    if (!(error instanceof Error && "code" in error && error.code === "EPERM")) return false;
   }
+  // Ended members that nobody has waited for yet still answer: only /proc tells them apart.
+  return readdirSync("/proc").some((name) => /^\d+$/.test(name) && processState(Number(name))?.group === group);
 }
 
 /** The kernel's id of this boot: process start times only mean something together with it. */

@@ -1,0 +1,134 @@
+/** What a composed machine is, in the words of the domain. The renderers turn it into what the tools would print. */
+
+export interface NodeDescription {
+  readonly name: string;
+  /** One sentence. */
+  readonly about: string;
+  readonly hostname: string;
+  readonly memoryMb: number;
+  /** Memory limit of the container that llmgw runs in, bytes. */
+  readonly cgroupLimitBytes?: number;
+  /** `undefined` on a node without NVIDIA's tools. */
+  readonly driver?: DriverDescription;
+  readonly cards: readonly CardDescription[];
+  /** Links between two cards by index; 0 for none. */
+  readonly nvlinks?: (a: number, b: number) => number;
+  readonly adapters: readonly AdapterDescription[];
+  readonly imex?: ImexDescription;
+  /** What a command does instead of answering for the cards described. */
+  readonly answers?: Partial<Readonly<Record<"list" | "query" | "topology", AnswerDescription>>>;
+  /** Answers of `-q -x -i BUS_ID` are recorded for every card; those of lost cards fail. */
+  readonly cardByCard?: boolean;
+  /** Files below `/`, such as agent.yaml or model folders: bytes, text, or a link's target. */
+  readonly files?: Readonly<Record<string, string | Uint8Array | { readonly link: string }>>;
+  readonly disks?: Readonly<Record<string, { readonly total_bytes: number; readonly free_bytes: number }>>;
+  /** The kernel module's own folder is there although the tools fail. */
+  readonly procDriver?: boolean;
+}
+
+export interface DriverDescription {
+  readonly version: string;
+  readonly cuda: string;
+}
+
+export interface AnswerDescription {
+  readonly text?: string;
+  readonly exit?: number;
+  readonly hangs?: boolean;
+}
+
+export interface CardDescription {
+  readonly name: string;
+  readonly uuid: string;
+  /** `0000:17:00.0`. */
+  readonly busId: string;
+  readonly numaNode: number;
+  readonly cpuList: string;
+  /** Cards and adapters of one bridge are next to each other (PIX). */
+  readonly bridge: string;
+  readonly memoryMb: number;
+  readonly reservedMb: number;
+  readonly usedMb: number;
+  readonly temperatureC: number;
+  readonly powerW: number;
+  readonly powerLimitW: number;
+  readonly utilizationPct: number;
+  readonly mig?: MigDescription;
+  readonly processes: readonly ProcessDescription[];
+  /** Data-centre cards count ECC errors; others answer N/A. */
+  readonly ecc?: { readonly volatileUncorrectable: number; readonly aggregateUncorrectable: number };
+  readonly remapPending?: boolean;
+  readonly remapFailure?: boolean;
+  readonly recoveryAction?: string;
+  readonly hwThermal?: boolean;
+  readonly hwPowerBrake?: boolean;
+  readonly fabric?: FabricDescription;
+  /** Fell off the bus. */
+  readonly lost?: boolean;
+}
+
+export interface MigDescription {
+  readonly current: "Enabled" | "Disabled";
+  readonly pending: "Enabled" | "Disabled";
+  readonly instances: readonly InstanceDescription[];
+  /** UUIDs in the form of drivers before R470. */
+  readonly oldForm?: boolean;
+}
+
+export interface InstanceDescription {
+  readonly device: number;
+  readonly profile: string;
+  readonly uuid: string;
+  readonly gpuInstanceId: number;
+  readonly computeInstanceId: number;
+  readonly memoryMb: number;
+  readonly usedMb: number;
+  readonly smCount: number;
+}
+
+export interface ProcessDescription {
+  readonly pid: number;
+  readonly name: string;
+  readonly type: "C" | "G" | "C+G";
+  readonly memoryMb: number;
+  readonly gpuInstanceId?: number;
+  readonly computeInstanceId?: number;
+}
+
+export interface FabricDescription {
+  readonly state: "In Progress" | "Completed";
+  readonly status: string;
+  readonly cliqueId: number;
+  readonly clusterUuid: string;
+}
+
+export interface AdapterDescription {
+  readonly name: string;
+  readonly busId: string;
+  readonly numaNode: number;
+  readonly cpuList: string;
+  readonly bridge: string;
+  readonly firmware: string;
+  readonly boardId: string;
+  readonly hcaType: string;
+  readonly nodeGuid: string;
+  readonly netdevs: readonly string[];
+  readonly ports: readonly PortDescription[];
+}
+
+export interface PortDescription {
+  readonly state: "1: DOWN" | "2: INIT" | "4: ACTIVE";
+  readonly physState: "2: Polling" | "5: LinkUp";
+  readonly rate: string;
+  readonly linkLayer: "InfiniBand" | "Ethernet";
+  readonly gid: string;
+  readonly lid: number;
+  readonly smLid: number;
+}
+
+export interface ImexDescription {
+  readonly nodes: readonly { readonly address: string; readonly status: string; readonly version: string }[];
+  /** Connected pairs are `C`; the letter of any other. */
+  readonly letter: (from: number, to: number) => string;
+  readonly state: "UP" | "DEGRADED" | "DOWN";
+}

@@ -1,0 +1,50 @@
+/** The command line inside the test's own process: words in, what it wrote and its exit code out. */
+import { runCli } from "../../src/cli/run.ts";
+import { openMachine } from "../../src/platform/machine.ts";
+import type { Runner } from "../../src/platform/runner.ts";
+
+export interface RunOptions {
+  /** The whole environment; empty unless given. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Both outputs are a terminal of 80 columns. Default: neither is one. */
+  readonly tty?: boolean;
+  /** Stands for this host. Without one the host is not to be asked for. */
+  readonly runner?: Runner;
+  readonly signal?: AbortSignal;
+  /** Told of each text written to stderr, as it is written. */
+  readonly onStderr?: (text: string) => void;
+}
+
+export interface Outcome {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs one command line. `--machine` opens recorded machines, without their waiting times. */
+export async function runLlmgw(words: readonly string[], options: RunOptions = {}): Promise<Outcome> {
+  const stdout: string[] = [];
+  const stderr: string[] = [];
+  const output = (write: (text: string) => void) => ({ write, isTTY: options.tty === true, columns: options.tty === true ? 80 : undefined });
+  const exitCode = await runCli(words, {
+    env: options.env ?? {},
+    stdout: output((text) => stdout.push(text)),
+    stderr: output((text) => {
+      stderr.push(text);
+      options.onStderr?.(text);
+    }),
+    now: () => new Date("2026-11-30T12:00:00Z"),
+    signal: options.signal ?? new AbortController().signal,
+    openRunner: async (machine) => {
+      if (machine !== undefined) return openMachine(machine, { waits: "skip" });
+      if (options.runner === undefined) throw new Error("this test did not expect the host to be looked at");
+      return options.runner;
+    },
+  });
+  return { exitCode, stdout: stdout.join(""), stderr: stderr.join("") };
+}
+
+/** Lines of an explanation as `report-error.ts` writes it. */
+export function explanation(what: string, why: string, fix: string): string {
+  return `llmgw: ${what}\n  why: ${why}\n  fix: ${fix}\n`;
+}
