@@ -24,6 +24,11 @@ function leaveQuietly(error: Error): void {
   process.exit("code" in error && error.code === "EPIPE" ? 0 : 70);
 }
 
+/** How this program was started: the compiled one holds its sources below /$bunfs. */
+function ownStart(): readonly string[] {
+  return Bun.main.startsWith("/$bunfs/") ? [process.execPath] : [process.execPath, ...process.execArgv, Bun.main];
+}
+
 async function main(): Promise<number> {
   const stop = new AbortController();
   for (const name of ["SIGINT", "SIGTERM"] as const) {
@@ -42,7 +47,7 @@ async function main(): Promise<number> {
     signal: stop.signal,
     openRunner: async (machine) =>
       machine === undefined
-        ? (await import("./platform/host-runner.ts")).createHostRunner({ env: process.env })
+        ? (await import("./platform/host-runner.ts")).createHostRunner({ env: process.env, nvmlProbe: [...ownStart(), "nvml-probe"] })
         : (await import("./platform/machine.ts")).openMachine(machine),
   });
 }

@@ -15,6 +15,11 @@ export const root: Command = defineGroup({
       summary: "what runs on every GPU node",
       load: async () => defineGroup({ name: "agent", summary: "What runs on every GPU node.", subcommands: { inventory: INVENTORY } }),
     },
+    "nvml-probe": {
+      summary: "one look through the NVML library, as JSON; what inventory and agent start for themselves",
+      hidden: true,
+      load: async () => (await import("./nvml-probe.ts")).nvmlProbe,
+    },
     completion: {
       summary: "completion script for bash, zsh or fish",
       load: async () => (await import("./completion.ts")).completion,

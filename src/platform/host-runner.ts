@@ -2,6 +2,7 @@
 import { open, readdir, readlink, realpath, stat, statfs } from "node:fs/promises";
 import { constants } from "node:os";
 import { hostRoundLock } from "./host-lock.ts";
+import { probeNvml } from "./nvml-probe.ts";
 import { groupLives } from "./processes.ts";
 import { type Round, type RoundLockOptions, takeRound } from "./round-lock.ts";
 import { type DiskSpace, type ExecOptions, type ExecResult, type FileStat, type ReadOptions, type Runner, RunnerError } from "./runner.ts";
@@ -14,6 +15,8 @@ const PIPE_GRACE_MS = 200;
 
 export interface HostRunnerOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** How this program starts its own `nvml-probe`: NVIDIA's library is loaded there, never in this process. Without it there is no `nvml`. */
+  readonly nvmlProbe?: readonly string[];
   /** Where rounds of driver queries are locked; by default as round-lock.ts says. */
   readonly roundLock?: RoundLockOptions;
 }
@@ -21,11 +24,13 @@ export interface HostRunnerOptions {
 /** The runner of the real machine. */
 export function createHostRunner(options: HostRunnerOptions): Runner {
   const rounds = new Rounds(options.roundLock ?? hostRoundLock(options.env));
+  const { nvmlProbe } = options;
+  const run: Runner["exec"] = (argv, execOptions = {}) => exec(argv, execOptions, options.env, rounds);
   return {
     label: "this host",
     kind: "host",
     home: options.env.HOME ?? "/root",
-    exec: (argv, execOptions = {}) => exec(argv, execOptions, options.env, rounds),
+    exec: run,
     readFile: (path, readOptions = {}) => within(path, readOptions.timeoutMs, () => readBytes(path, readOptions)),
     listDir: async (path, listOptions) => {
       const names = await within(path, listOptions?.timeoutMs, () => readdir(path));
@@ -35,6 +40,7 @@ export function createHostRunner(options: HostRunnerOptions): Runner {
     realPath: (path, pathOptions) => within(path, pathOptions?.timeoutMs, () => realpath(path)),
     stat: (path, statOptions) => within(path, statOptions?.timeoutMs, () => fileStat(path)),
     diskSpace: (path) => within(path, undefined, () => diskSpace(path)),
+    ...(nvmlProbe === undefined ? {} : { nvml: (nvmlOptions) => probeNvml(run, nvmlProbe, nvmlOptions) }),
     now: () => new Date(),
   };
 }

@@ -5,31 +5,11 @@
  * folder too. Libraries are asked for by absolute path only: neither the current folder nor LD_LIBRARY_PATH is ever searched.
  */
 import { dlopen, type FFIFunction, linkSymbols } from "bun:ffi";
-import { existsSync, readFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { readFileSync } from "node:fs";
+import { isAbsolute } from "node:path";
 import { messageOf } from "../lib/user-error.ts";
 import { NVML_CODES, NVML_SYMBOLS, type NvmlSymbol } from "./nvml-layout.ts";
-
-/** Only this name is guaranteed: the one without a number is a link for developers, or a stub of the CUDA toolkit. */
-const FILE = "libnvidia-ml.so.1";
-
-/** The last two are where GKE and NixOS mount a driver. */
-const FOLDERS = [
-  "/usr/lib/x86_64-linux-gnu",
-  "/usr/lib/aarch64-linux-gnu",
-  "/usr/lib64",
-  "/usr/lib",
-  "/lib64",
-  "/usr/lib/wsl/lib",
-  "/usr/local/nvidia/lib64",
-  "/run/opengl-driver/lib",
-];
-
-/** Libraries of this machine that are there, in the order of trying; `library` alone where somebody named it. */
-export function nvmlCandidates(library: string | undefined): readonly string[] {
-  if (library !== undefined) return [library];
-  return FOLDERS.map((folder) => join(folder, FILE)).filter((path) => existsSync(path));
-}
+import { nvmlCandidates } from "./nvml-places.ts";
 
 export type NvmlValue = number | bigint | Uint8Array;
 

@@ -5,6 +5,8 @@
  * wraps either and remembers what was asked.
  */
 
+import type { NvmlSnapshot } from "./nvml-snapshot.ts";
+
 /** How a command ended. A non-zero exit code is an answer, not a failure. */
 export interface ExecResult {
   /** Exit code; 128 + signal when a signal ended it, as a shell counts. */
@@ -48,6 +50,14 @@ export interface ReadOptions {
   readonly timeoutMs?: number;
 }
 
+export interface NvmlOptions {
+  /** The library to load, an absolute path, instead of the one at the usual places. */
+  readonly library?: string;
+  /** Default 10,000 ms. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
 export interface Runner {
   /** For messages: "this host", or `recorded machine "dgx-h100"`. */
   readonly label: string;
@@ -69,6 +79,11 @@ export interface Runner {
   stat(path: string, options?: { readonly timeoutMs?: number }): Promise<FileStat | undefined>;
   /** Size and free space of the file system that holds a path; `undefined` when there is no such path. */
   diskSpace(path: string): Promise<DiskSpace | undefined>;
+  /**
+   * One look at the cards through NVIDIA's library; `undefined` where there is none. Throws `RunnerError` for a library that cannot be
+   * used or hangs. Runners that cannot ask it lack the method.
+   */
+  nvml?(options?: NvmlOptions): Promise<NvmlSnapshot | undefined>;
   /** The clock. On a recorded machine the time at which it was recorded. */
   now(): Date;
 }
