@@ -7,6 +7,9 @@ import { type Runner, RunnerError, readText } from "../platform/runner.ts";
 
 export interface InventoryFlags {
   readonly nvidiaSmi?: string | undefined;
+  /** `--nvml` or `--no-nvml`; wins over agent.yaml. */
+  readonly nvml?: boolean | undefined;
+  readonly nvmlLibrary?: string | undefined;
   readonly ibRoot?: string | undefined;
   readonly modelDirs?: readonly string[] | undefined;
   readonly gpus?: "all" | "none" | "only" | undefined;
@@ -30,6 +33,8 @@ export async function discoverOptions(
   return {
     options: {
       nvidiaSmi: flags.nvidiaSmi ?? config.discovery?.nvidia_smi,
+      nvml: nvmlUse(flags.nvml ?? (flags.nvmlLibrary === undefined ? config.discovery?.prefer_nvml : true)),
+      nvmlLibrary: flags.nvmlLibrary,
       ibRoot: flags.ibRoot ?? config.discovery?.ib_root,
       fabrics: config.fabrics,
       hostname: config.hostname,
@@ -40,6 +45,11 @@ export async function discoverOptions(
     warnings,
     modelDirsGiven: given !== undefined,
   };
+}
+
+function nvmlUse(asked: boolean | undefined): DiscoverOptions["nvml"] {
+  if (asked === undefined) return "if-there";
+  return asked ? "wanted" : "no";
 }
 
 /** Where weights usually are. */

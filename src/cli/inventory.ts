@@ -1,6 +1,6 @@
 /** `llmgw inventory`, also `llmgw agent inventory`: what this node has. */
 import { resolve } from "node:path";
-import { discover } from "../discovery/discover.ts";
+import { type DiscoverOptions, discover } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
@@ -21,7 +21,8 @@ export const inventory = defineCommand({
     "ib-root": { kind: "string", hint: "DIR", summary: "read adapters from DIR instead of /sys/class/infiniband" },
     "no-gpu": { kind: "boolean", summary: "do not look for cards" },
     "only-gpus": { kind: "boolean", summary: "look for cards and nothing else" },
-    nvml: { kind: "boolean", negatable: true, summary: "ask the NVML library first, or not; takes effect with the NVML backend" },
+    nvml: { kind: "boolean", negatable: true, summary: "ask the NVML library first, or not at all; by default where it is there" },
+    "nvml-library": { kind: "string", hint: "PATH", summary: "load this NVML library instead of the one at the usual places" },
     "model-dir": {
       kind: "string",
       multiple: true,
@@ -44,14 +45,19 @@ export const inventory = defineCommand({
     const gpus = args["no-gpu"] === true ? "none" : args["only-gpus"] === true ? "only" : "all";
     const absolute = (path: string): string => (host.kind === "host" ? resolve(path) : path);
     const modelDirs = args["model-dir"]?.map(absolute);
-    const flags = { nvidiaSmi: args["nvidia-smi"], ibRoot: args["ib-root"], modelDirs, gpus } as const;
+    const library = args["nvml-library"];
+    if (args.nvml === false && library !== undefined) throw contradiction("--no-nvml", "--nvml-library");
+    const nvml = { nvml: args.nvml, nvmlLibrary: library === undefined ? undefined : absolute(library) };
+    const flags = { nvidiaSmi: args["nvidia-smi"], ibRoot: args["ib-root"], modelDirs, gpus, ...nvml } as const;
     const env = host.kind === "host" ? ctx.env : {};
     const chosen = await discoverOptions(host, flags, env);
     await checkPlaces(host, flags);
     const recorder = args.record === undefined ? undefined : createRecorder(host, chosen.options.modelDirs);
     // Read once more through the recorder, so that agent.yaml is part of the recording.
     if (recorder !== undefined) await discoverOptions(recorder.runner, flags, env);
-    const found = await inspect(ctx, recorder?.runner ?? host, chosen.options);
+    // A recording holds both, so that whoever replays it can compare them.
+    const bothSources = recorder === undefined ? {} : { bothSources: true };
+    const found = await inspect(ctx, recorder?.runner ?? host, chosen.options, bothSources);
     const data: Inventory = { ...found, warnings: [...chosen.warnings, ...found.warnings] };
     if (recorder !== undefined && args.record !== undefined) {
       const summary = recorder.write(args.record, { about: aboutOf(data), raw: args["record-raw"] === true, users: usersOf(ctx) });
@@ -61,10 +67,10 @@ export const inventory = defineCommand({
   },
 });
 
-async function inspect(ctx: Context, runner: Runner, options: Parameters<typeof discover>[1]): Promise<Inventory> {
+async function inspect(ctx: Context, runner: Runner, options: DiscoverOptions, more: Partial<DiscoverOptions>): Promise<Inventory> {
   const progress = ctx.progress("looking at this node: nvidia-smi, adapters, model folders");
   try {
-    return await discover(runner, { ...options, signal: ctx.signal });
+    return await discover(runner, { ...options, ...more, signal: ctx.signal });
   } finally {
     progress.done();
   }
@@ -73,7 +79,12 @@ async function inspect(ctx: Context, runner: Runner, options: Parameters<typeof 
 /** What a person named must be there: an empty report about a mistyped folder would be believed. */
 async function checkPlaces(
   runner: Runner,
-  flags: { readonly nvidiaSmi: string | undefined; readonly ibRoot: string | undefined; readonly modelDirs: readonly string[] | undefined },
+  flags: {
+    readonly nvidiaSmi: string | undefined;
+    readonly nvmlLibrary: string | undefined;
+    readonly ibRoot: string | undefined;
+    readonly modelDirs: readonly string[] | undefined;
+  },
 ): Promise<void> {
   if (flags.ibRoot !== undefined) {
     const problem = await checkIbRoot(runner, flags.ibRoot);
@@ -89,6 +100,14 @@ async function checkPlaces(
     const why = await whyNoFolder(runner, folder);
     if (why !== undefined)
       throw new UserError({ what: `--model-dir ${folder} cannot be used`, why, fix: "give a folder that this user can read" });
+  }
+  const library = flags.nvmlLibrary;
+  if (library !== undefined && runner.kind === "host" && (await runner.stat(library)) === undefined) {
+    throw new UserError({
+      what: `--nvml-library ${library} cannot be used`,
+      why: "there is no such file",
+      fix: "leave it out to use the one that the driver installed",
+    });
   }
   const program = flags.nvidiaSmi;
   if (program?.includes("/") === true && runner.kind === "host" && (await runner.stat(program)) === undefined) {

@@ -15,14 +15,14 @@ import type { ListedCard, ListedInstance, ListReport } from "./nvidia-smi/list.t
 import type { RawCard, RawMigDevice, RawProcess } from "./nvidia-smi/query.ts";
 import { nearestNics, type TopologyCard, type TopologyReport } from "./nvidia-smi/topology.ts";
 
-/** A card of the query; `index` where it is known from elsewhere (a query card by card). */
-export type QueriedCard = RawCard & { readonly index?: number };
+/** A card of the query. `index` where it is known from elsewhere (NVML, a query card by card), compute capability from NVML. */
+export type QueriedCard = RawCard & { readonly index?: number; readonly computeCapability?: string | undefined };
 
 /** One card as far as both views know it. */
 export interface JoinedCard {
   readonly index: number | undefined;
   readonly listed: ListedCard | undefined;
-  readonly raw: RawCard | undefined;
+  readonly raw: QueriedCard | undefined;
 }
 
 export interface CardSources {
@@ -33,6 +33,8 @@ export interface CardSources {
   /** Why the query says nothing, for the cards that only the list knows. */
   readonly queryProblem: string | undefined;
   readonly topology: TopologyReport | undefined;
+  /** NVLinks per peer by card index, where NVML told them: more exact than the matrix of topo, which fills what is missing here. */
+  readonly nvlinks?: ReadonlyMap<number, Readonly<Record<string, number>>> | undefined;
   /** Placing of a card on the bus, from sysfs, by bus id; for what topo does not say. */
   readonly places: ReadonlyMap<string, CardPlace>;
 }
@@ -69,7 +71,7 @@ export function joinDevices(sources: CardSources): Devices {
   return {
     gpus: withPeers(
       gpus.sort((a, b) => order(a) - order(b)),
-      sources.topology,
+      sources,
     ),
     unusable_cards: unusable,
     warnings,
@@ -166,7 +168,7 @@ function makeDevices(
   const warnings =
     nameless === 0
       ? []
-      : [`card ${index}: ${nameless} MIG instances without profile and UUID, since nvidia-smi -L does not list them; they are not offered`];
+      : [`card ${index}: ${nameless} MIG instances whose profile and UUID the driver does not tell; they are not offered`];
   return { gpus, warnings: [...warnings, ...derivedWarning(card, index)] };
 }
 
@@ -209,7 +211,7 @@ function wholeCard(card: JoinedCard, index: number, sources: CardSources): Gpu {
     class: found.class,
     memory_total_mb: raw?.memoryTotalMb,
     memory_used_mb: raw?.memoryUsedMb,
-    compute_capability: found.computeCapability,
+    compute_capability: raw?.computeCapability ?? found.computeCapability,
     ...placing(card, index, sources),
     nvlink_domain: nvlinkDomain(raw),
     health: healthOf(raw === undefined ? [unreadProblem(sources)] : cardProblems(raw)),
@@ -244,7 +246,7 @@ function migInstance(card: JoinedCard, index: number, instance: JoinedInstance, 
       class: migClass(found.class, listed.profile),
       memory_total_mb: raw?.memoryTotalMb,
       memory_used_mb: raw?.memoryUsedMb,
-      compute_capability: found.computeCapability,
+      compute_capability: card.raw?.computeCapability ?? found.computeCapability,
       ...placing(card, index, sources),
       mig,
       nvlink_domain: nvlinkDomain(card.raw),
@@ -309,13 +311,12 @@ function nearestHcas(row: TopologyCard | undefined, topology: TopologyReport | u
 }
 
 /** Peers are whole cards that are offered: a carved or a lost card is no one's peer. */
-function withPeers(gpus: readonly Gpu[], topology: TopologyReport | undefined): readonly Gpu[] {
-  if (topology === undefined) return gpus;
+function withPeers(gpus: readonly Gpu[], sources: CardSources): readonly Gpu[] {
   const whole = new Set(gpus.filter((gpu) => gpu.mig === undefined).map((gpu) => gpu.index));
   return gpus.map((gpu) => {
-    const row = topology.cards.find((candidate) => candidate.index === gpu.index);
-    if (gpu.mig !== undefined || row === undefined) return gpu;
-    const links = Object.entries(row.nvlinks).filter(([peer]) => whole.has(Number(peer)));
+    const known = sources.nvlinks?.get(gpu.index) ?? sources.topology?.cards.find((candidate) => candidate.index === gpu.index)?.nvlinks;
+    if (gpu.mig !== undefined || known === undefined) return gpu;
+    const links = Object.entries(known).filter(([peer]) => whole.has(Number(peer)));
     const peers = links.map(([peer]) => Number(peer)).sort((a, b) => a - b);
     return { ...gpu, nvlink_peers: peers, nvlinks: Object.fromEntries(links) };
   });

@@ -5,11 +5,13 @@ import type { Gpu, Hca, Inventory, UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
+import { askDriver, type DriverAnswer, type NvmlChoice } from "./ask-driver.ts";
 import { type CardPlace, joinDevices } from "./cards.ts";
+import { withDisagreements } from "./disagreement.ts";
 import { discoverHost } from "./host.ts";
 import { discoverImex } from "./imex.ts";
 import { discoverInfiniband } from "./infiniband.ts";
-import { askNvidiaSmi, type NvidiaOptions, type NvidiaReport } from "./nvidia.ts";
+import type { NvidiaOptions, NvidiaReport } from "./nvidia.ts";
 import { discoverPlaces } from "./places.ts";
 import { discoverStorage } from "./storage.ts";
 import { discoverWeights } from "./weights/discover-weights.ts";
@@ -18,6 +20,14 @@ export const IB_ROOT = "/sys/class/infiniband";
 
 export interface DiscoverOptions {
   readonly nvidiaSmi?: string | undefined;
+  /** Whether NVML is asked first; by default where it is there. */
+  readonly nvml?: "wanted" | "if-there" | "no" | undefined;
+  /** The library to load, an absolute path. */
+  readonly nvmlLibrary?: string | undefined;
+  /** Limit of the look through NVML, ms. */
+  readonly nvmlTimeoutMs?: number | undefined;
+  /** Ask NVML and nvidia-smi both and compare them. By default on recorded machines only, where it costs the driver nothing. */
+  readonly bothSources?: boolean | undefined;
   readonly ibRoot?: string | undefined;
   readonly fabrics?: readonly FabricDeclaration[] | undefined;
   readonly hostname?: string | undefined;
@@ -44,6 +54,8 @@ const NO_CARDS: NvidiaReport = {
   warnings: [],
 };
 
+const NO_ANSWER: DriverAnswer = { report: NO_CARDS, other: undefined };
+
 /** The node's inventory (DESIGN.md, section 6). Throws only when the recording does not hold what is asked, or when told to stop. */
 export async function discover(runner: Runner, options: DiscoverOptions): Promise<Inventory> {
   const withCards = options.gpus !== "none";
@@ -53,7 +65,7 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
     wanted ? guarded(name, look, nothing, problems) : Promise.resolve(nothing);
 
   // The driver is asked first: it is the slowest, and all else is read while it thinks.
-  const asking = source("GPUs", withCards, () => askNvidiaSmi(runner, nvidiaOptions(options)), NO_CARDS);
+  const asking = source("GPUs", withCards, () => askDriver(runner, nvidiaOptions(options), nvmlChoice(runner, options)), NO_ANSWER);
   const looking = Promise.all([
     source("NVLink domain service", withCards, () => discoverImex(runner), {}),
     source(
@@ -66,10 +78,11 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
     source("storage", withRest, () => discoverStorage(runner, options.modelDirs), { storage: [], warnings: [] }),
     source("weights", withRest, () => discoverWeights(runner, options.modelDirs), { weights: [], warnings: [] }),
   ]);
-  const nvidia = await asking;
+  const { report: nvidia, other } = await asking;
   const [imex, adapters, host, storage, weights] = await looking;
   const places = await source("PCI bus", withCards, () => placesOf(runner, nvidia, adapters.hcas), NO_PLACES);
-  const devices = joinDevices({ ...nvidia, places });
+  const joined = joinDevices({ ...nvidia, places });
+  const devices = other?.source === "nvidia-smi" ? withDisagreements(joined, joinDevices({ ...other, places })) : joined;
   const kept = leaveAlone(devices.gpus, options.skipGpus ?? []);
   const gpus = kept.gpus.map((gpu) => withoutAdapters(gpu, withRest && adapters.hcas.length === 0));
   return compact({
@@ -102,6 +115,15 @@ const NO_PLACES: ReadonlyMap<string, CardPlace> = new Map();
 
 function nvidiaOptions(options: DiscoverOptions): NvidiaOptions {
   return compact({ program: options.nvidiaSmi ?? "nvidia-smi", timeoutMs: options.nvidiaTimeoutMs, signal: options.signal });
+}
+
+function nvmlChoice(runner: Runner, options: DiscoverOptions): NvmlChoice {
+  return {
+    use: options.nvml ?? "if-there",
+    library: options.nvmlLibrary,
+    timeoutMs: options.nvmlTimeoutMs,
+    compare: options.bothSources ?? runner.kind === "recorded",
+  };
 }
 
 /** The edge of one source: what it throws becomes a named warning. A recording that lacks what is asked for stays loud. */

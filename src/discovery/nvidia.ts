@@ -27,7 +27,7 @@ export interface NvidiaOptions {
 }
 
 export interface NvidiaReport {
-  readonly source: "nvidia-smi" | "none" | "unavailable";
+  readonly source: "nvml" | "nvidia-smi" | "none" | "unavailable";
   readonly driverVersion: string | undefined;
   readonly cudaVersion: string | undefined;
   readonly list: ListReport | undefined;
@@ -35,22 +35,25 @@ export interface NvidiaReport {
   /** Why the query says nothing, in words for a card's health. */
   readonly queryProblem: string | undefined;
   readonly topology: TopologyReport | undefined;
+  /** NVLinks per peer by card index, from NVML. */
+  readonly nvlinks?: ReadonlyMap<number, Readonly<Record<string, number>>>;
   /** Cards known to be lost, from the queries card by card or from the kernel's own list. */
   readonly lostCards: readonly UnusableCard[];
   readonly warnings: readonly string[];
 }
 
 /** How one call ended. */
-type Answer =
+export type Answer =
   | { readonly kind: "absent" }
   | { readonly kind: "failed"; readonly text: string; readonly hung: boolean }
   | { readonly kind: "answered"; readonly result: ExecResult; readonly failure: Failure | undefined };
 
-export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Promise<NvidiaReport> {
+/** `asked`: the answer of `topo -m` where it has been asked for already. */
+export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, asked?: Promise<Answer>): Promise<NvidiaReport> {
   const [list, query, topology] = await Promise.all([
     ask(runner, options, ["-L"]),
     ask(runner, options, ["-q", "-x"]),
-    ask(runner, options, ["topo", "-m"]),
+    asked ?? askTopology(runner, options),
   ]);
   if (list.kind === "absent" && query.kind === "absent") return withoutTool(runner);
   const parsedList = list.kind === "answered" ? parseList(list.result.stdout) : undefined;
@@ -80,6 +83,10 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Prom
     lostCards: nothing ? [...one.lost, ...stillKnown(proc, onBus, one.lost, wordsOf(query) ?? wordsOf(list))] : one.lost,
     warnings: folded([...warnings, ...parsedTopology.warnings, ...one.warnings]),
   };
+}
+
+export function askTopology(runner: Runner, options: NvidiaOptions): Promise<Answer> {
+  return ask(runner, options, ["topo", "-m"]);
 }
 
 async function ask(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
@@ -152,7 +159,7 @@ function problemOf(answer: Answer): string | undefined {
   }
 }
 
-function topologyOf(answer: Answer): { readonly report: TopologyReport | undefined; readonly warnings: readonly string[] } {
+export function topologyOf(answer: Answer): { readonly report: TopologyReport | undefined; readonly warnings: readonly string[] } {
   switch (answer.kind) {
     case "absent":
       return { report: undefined, warnings: [] };

@@ -22,7 +22,7 @@ export type FabricDeclaration = v.InferOutput<typeof FabricDeclaration>;
 export const DiscoveryConfig = v.strictObject({
   nvidia_smi: v.optional(v.pipe(AbsolutePath, v.description("nvidia-smi to run instead of the one on the PATH"))),
   ib_root: v.optional(v.pipe(AbsolutePath, v.description("Folder to read adapters from instead of `/sys/class/infiniband`"))),
-  prefer_nvml: v.optional(v.pipe(v.boolean(), v.description("Ask the NVML library first. Takes effect with the NVML backend"))),
+  prefer_nvml: v.optional(v.pipe(v.boolean(), v.description("Ask the NVML library first; by default where it is there"))),
   skip_gpus: v.optional(v.pipe(v.array(v.string()), v.description('Cards that llmgw leaves alone: by index (`"3"`), UUID or PCI bus id'))),
 });
 export type DiscoveryConfig = v.InferOutput<typeof DiscoveryConfig>;

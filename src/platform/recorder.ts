@@ -10,7 +10,9 @@ import { stringify } from "yaml";
 import { UserError } from "../lib/user-error.ts";
 import type { MachineFile, RecordedCommand } from "./machine-file.ts";
 import { createMask, type Mask } from "./mask.ts";
-import { type DiskSpace, type ExecResult, type FileStat, type Runner, RunnerError } from "./runner.ts";
+import type { NvmlSnapshot } from "./nvml-snapshot.ts";
+import { NVML_FILE } from "./recorded-runner.ts";
+import { type DiskSpace, type ExecResult, type FileStat, type NvmlOptions, type Runner, RunnerError } from "./runner.ts";
 
 export interface Recorder {
   /** Use this in place of the wrapped runner. */
@@ -40,6 +42,7 @@ interface Memory {
   readonly absent: Set<string>;
   readonly unreadable: Set<string>;
   readonly disks: Map<string, DiskSpace>;
+  nvml: NvmlSnapshot | undefined;
 }
 
 /** `leaveOut`: folders whose content is not recorded. */
@@ -52,6 +55,7 @@ export function createRecorder(inner: Runner, leaveOut: readonly string[]): Reco
     absent: new Set(),
     unreadable: new Set(),
     disks: new Map(),
+    nvml: undefined,
   };
   const recordedAt = inner.now();
   return {
@@ -81,6 +85,14 @@ function recordingRunner(inner: Runner, memory: Memory, leaveOut: readonly strin
     kind: inner.kind,
     home: inner.home,
     now: () => inner.now(),
+    ...(inner.nvml === undefined
+      ? {}
+      : {
+          nvml: async (options?: NvmlOptions) => {
+            memory.nvml = (await inner.nvml?.(options)) ?? memory.nvml;
+            return memory.nvml;
+          },
+        }),
     exec: async (argv, options) => {
       const key = JSON.stringify(argv);
       try {
@@ -174,6 +186,7 @@ function writeRecording(
   const text = (original: string): string => mask?.text(original) ?? original;
   mkdirSync(join(folder, "root"), { recursive: true });
   const commands = writeCommands(memory, folder, text);
+  if (memory.nvml !== undefined) writeFileSync(join(folder, NVML_FILE), text(`${JSON.stringify(memory.nvml, undefined, 2)}\n`));
   const files = writeTree(memory, join(folder, "root"), mask);
   const machine: MachineFile = {
     about: options.about,

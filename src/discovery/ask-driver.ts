@@ -1,0 +1,82 @@
+/**
+ * Asks the driver about its cards: NVML first, beside it `topo -m`, which alone knows the adapters; all of nvidia-smi where NVML is not
+ * wanted, not there, or fails. Both where they shall be compared.
+ */
+import { compact } from "../lib/compact.ts";
+import { type Runner, RunnerError } from "../platform/runner.ts";
+import { type Answer, askNvidiaSmi, askTopology, type NvidiaOptions, type NvidiaReport, topologyOf } from "./nvidia.ts";
+import { type NvmlRecords, readSnapshot } from "./nvml.ts";
+
+export interface NvmlChoice {
+  /** `wanted`: somebody asked for it, so its absence is worth a warning. */
+  readonly use: "wanted" | "if-there" | "no";
+  readonly library?: string | undefined;
+  readonly timeoutMs?: number | undefined;
+  /** Ask nvidia-smi as well, for the comparison. */
+  readonly compare: boolean;
+}
+
+export interface DriverAnswer {
+  readonly report: NvidiaReport;
+  /** What nvidia-smi says of the same cards, where both were asked. */
+  readonly other: NvidiaReport | undefined;
+}
+
+export async function askDriver(runner: Runner, options: NvidiaOptions, choice: NvmlChoice): Promise<DriverAnswer> {
+  if (choice.use === "no" || runner.nvml === undefined) return { report: await askNvidiaSmi(runner, options), other: undefined };
+  const topology = askTopology(runner, options);
+  const text = choice.compare ? askNvidiaSmi(runner, options, topology) : undefined;
+  // What fails while the library is still asked is looked at below.
+  for (const asked of [topology, text]) asked?.catch(() => undefined);
+  const found = await askNvml(runner, options, choice);
+  if (found.kind === "records") {
+    const other = await text;
+    return { report: nvmlReport(found, await topology), other };
+  }
+  const report = await (text ?? askNvidiaSmi(runner, options, topology));
+  const warning = found.text === undefined ? [] : [`NVML is not used: ${found.text}`];
+  return { report: { ...report, warnings: [...warning, ...report.warnings] }, other: undefined };
+}
+
+type Found =
+  | {
+      readonly kind: "records";
+      readonly records: NvmlRecords;
+      readonly driverVersion: string | undefined;
+      readonly cudaVersion: string | undefined;
+    }
+  | { readonly kind: "nothing"; readonly text: string | undefined };
+
+async function askNvml(runner: Runner, options: NvidiaOptions, choice: NvmlChoice): Promise<Found> {
+  try {
+    const snapshot = await runner.nvml?.(compact({ library: choice.library, timeoutMs: choice.timeoutMs, signal: options.signal }));
+    if (snapshot === undefined) {
+      return { kind: "nothing", text: choice.use === "wanted" ? "there is no NVML library on this node" : undefined };
+    }
+    // Nothing counted is what a container without device nodes shows: nvidia-smi says it in better words.
+    if (snapshot.cards.length === 0) return { kind: "nothing", text: undefined };
+    return {
+      kind: "records",
+      records: readSnapshot(snapshot),
+      driverVersion: snapshot.driver_version,
+      cudaVersion: snapshot.cuda_version,
+    };
+  } catch (error) {
+    if (!(error instanceof RunnerError) || error.kind === "aborted") throw error;
+    return { kind: "nothing", text: error.message };
+  }
+}
+
+function nvmlReport(found: Extract<Found, { kind: "records" }>, answer: Answer): NvidiaReport {
+  const topology = topologyOf(answer);
+  return {
+    source: "nvml",
+    driverVersion: found.driverVersion,
+    cudaVersion: found.cudaVersion,
+    ...found.records,
+    queryProblem: undefined,
+    topology: topology.report,
+    lostCards: [],
+    warnings: topology.warnings,
+  };
+}
