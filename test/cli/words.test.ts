@@ -298,7 +298,13 @@ describe("help", () => {
 });
 
 describe("the version", () => {
-  for (const words of [["--version"], ["-V"], ["inventory", "--version"], ["-V", "agent", "inventory"], ["nonsense", "--version", "--jsn"]]) {
+  for (const words of [
+    ["--version"],
+    ["-V"],
+    ["inventory", "--version"],
+    ["-V", "agent", "inventory"],
+    ["nonsense", "--version", "--jsn"],
+  ]) {
     test(`llmgw ${words.join(" ")} shows it`, async () => {
       expect(await runLlmgw(words)).toEqual({ exitCode: 0, stdout: `${versionLine()}\n`, stderr: "" });
     });
