@@ -3,7 +3,7 @@ import { open, readdir, readlink, realpath, stat, statfs } from "node:fs/promise
 import { constants } from "node:os";
 import { hostRoundLock } from "./host-lock.ts";
 import { probeNvml } from "./nvml-probe.ts";
-import { groupLives } from "./processes.ts";
+import { endGroup, groupLives } from "./processes.ts";
 import { type Round, type RoundLockOptions, takeRound } from "./round-lock.ts";
 import { type DiskSpace, type ExecOptions, type ExecResult, type FileStat, type ReadOptions, type Runner, RunnerError } from "./runner.ts";
 
@@ -155,16 +155,6 @@ function start(cmd: readonly string[], asked: readonly string[], env: HostRunner
       cause: error,
     });
   }
-}
-
-/** SIGKILL to the whole group, then a moment for the kernel: a process in uninterruptible sleep is left behind. */
-async function endGroup(pid: number, ended: Promise<unknown>): Promise<void> {
-  try {
-    process.kill(-pid, "SIGKILL");
-  } catch {
-    // Gone already.
-  }
-  await Promise.race([ended, Bun.sleep(100)]);
 }
 
 function after(ms: number, cancel: AbortSignal): Promise<"timeout"> {

@@ -54,6 +54,16 @@ export function groupLives(group: number): boolean {
   return readdirSync("/proc").some((name) => /^\d+$/.test(name) && processState(Number(name))?.group === group);
 }
 
+/** SIGKILL to the whole group, then a moment for the kernel: a process in uninterruptible sleep is left behind. */
+export async function endGroup(pid: number, ended: Promise<unknown>): Promise<void> {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // Gone already.
+  }
+  await Promise.race([ended, Bun.sleep(100)]);
+}
+
 /** The kernel's id of this boot: process start times only mean something together with it. */
 export function bootId(): string {
   try {
