@@ -2,10 +2,12 @@
  * Asks the driver about its cards: NVML first, beside it `topo -m`, which alone knows the adapters; all of nvidia-smi where NVML is not
  * wanted, not there, or fails. Both where they shall be compared.
  */
+import type { UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
-import { type Answer, askNvidiaSmi, askTopology, type NvidiaOptions, type NvidiaReport, topologyOf } from "./nvidia.ts";
+import { type Answer, askNvidiaSmi, askTopology, type NvidiaOptions, type NvidiaReport, quietly, topologyOf } from "./nvidia.ts";
 import { type NvmlRecords, readSnapshot } from "./nvml.ts";
+import { discoverProcNvidia } from "./pci.ts";
 
 export interface NvmlChoice {
   /** `wanted`: somebody asked for it, so its absence is worth a warning. */
@@ -30,22 +32,24 @@ export async function askDriver(runner: Runner, options: NvidiaOptions, choice: 
   for (const asked of [topology, text]) asked?.catch(() => undefined);
   const found = await askNvml(runner, options, choice);
   if (found.kind === "records") {
-    const other = await text;
-    return { report: nvmlReport(found, await topology), other };
+    const [answer, other, lostCards] = await Promise.all([topology, text, lostOnBus(runner, found)]);
+    return { report: nvmlReport(found, answer, lostCards), other };
   }
   const report = await (text ?? askNvidiaSmi(runner, options, topology));
   const warning = found.text === undefined ? [] : [`NVML is not used: ${found.text}`];
   return { report: { ...report, warnings: [...warning, ...report.warnings] }, other: undefined };
 }
 
-type Found =
-  | {
-      readonly kind: "records";
-      readonly records: NvmlRecords;
-      readonly driverVersion: string | undefined;
-      readonly cudaVersion: string | undefined;
-    }
-  | { readonly kind: "nothing"; readonly text: string | undefined };
+interface FoundRecords {
+  readonly kind: "records";
+  readonly records: NvmlRecords;
+  /** Cards that the driver counts. */
+  readonly count: number;
+  readonly driverVersion: string | undefined;
+  readonly cudaVersion: string | undefined;
+}
+
+type Found = FoundRecords | { readonly kind: "nothing"; readonly text: string | undefined };
 
 async function askNvml(runner: Runner, options: NvidiaOptions, choice: NvmlChoice): Promise<Found> {
   try {
@@ -58,6 +62,7 @@ async function askNvml(runner: Runner, options: NvidiaOptions, choice: NvmlChoic
     return {
       kind: "records",
       records: readSnapshot(snapshot),
+      count: snapshot.cards.length,
       driverVersion: snapshot.driver_version,
       cudaVersion: snapshot.cuda_version,
     };
@@ -67,7 +72,22 @@ async function askNvml(runner: Runner, options: NvidiaOptions, choice: NvmlChoic
   }
 }
 
-function nvmlReport(found: Extract<Found, { kind: "records" }>, answer: Answer): NvidiaReport {
+/**
+ * Cards without a handle, as the kernel's module knows them: NVML counts in the order of bus ids, so the nth card on the bus is the one
+ * of index n, as long as both count the same.
+ */
+async function lostOnBus(runner: Runner, found: FoundRecords): Promise<readonly UnusableCard[]> {
+  const { inaccessible } = found.records.list;
+  if (inaccessible.length === 0) return [];
+  const proc = await quietly(() => discoverProcNvidia(runner));
+  if (proc?.cards.length !== found.count) return [];
+  return inaccessible.flatMap(({ index, text }) => {
+    const known = index === undefined ? undefined : proc.cards[index];
+    return known === undefined ? [] : [compact({ index, uuid: known.uuid, name: known.model, pci_bus_id: known.busId, reason: text })];
+  });
+}
+
+function nvmlReport(found: FoundRecords, answer: Answer, lostCards: readonly UnusableCard[]): NvidiaReport {
   const topology = topologyOf(answer);
   return {
     source: "nvml",
@@ -76,7 +96,7 @@ function nvmlReport(found: Extract<Found, { kind: "records" }>, answer: Answer):
     ...found.records,
     queryProblem: undefined,
     topology: topology.report,
-    lostCards: [],
+    lostCards,
     warnings: topology.warnings,
   };
 }

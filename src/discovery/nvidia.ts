@@ -299,7 +299,7 @@ function unique(texts: readonly string[]): string[] {
 }
 
 /** A fallback that fails as well adds nothing. */
-async function quietly<T>(look: () => Promise<T>): Promise<T | undefined> {
+export async function quietly<T>(look: () => Promise<T>): Promise<T | undefined> {
   try {
     return await look();
   } catch (error) {
