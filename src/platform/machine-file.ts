@@ -40,6 +40,12 @@ export const MachineFile = v.strictObject({
     ),
   ),
   commands: v.optional(v.pipe(v.array(RecordedCommand), v.description("Commands that were run, with their answers"))),
+  nvml_fails: v.optional(
+    v.pipe(
+      v.string(),
+      v.description("Why NVIDIA's library gave nothing, in its words. Without it and without nvml.json there is no library"),
+    ),
+  ),
   absent_commands: v.optional(v.pipe(v.array(v.string()), v.description("Programs that are not installed"))),
   absent: v.optional(v.pipe(v.array(AbsolutePath), v.description("Paths that were not there, and nothing below them"))),
   unreadable: v.optional(v.pipe(v.array(AbsolutePath), v.description("Paths that may not be read, and nothing below them"))),

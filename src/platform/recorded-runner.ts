@@ -26,7 +26,10 @@ export function createRecordedRunner(name: string, folder: string, machine: Mach
     realPath: async (path) => tree.real(path),
     stat: async (path) => tree.stat(path),
     diskSpace: async (path) => tree.disk(path),
-    nvml: async () => readNvmlFile(join(folder, NVML_FILE)),
+    nvml: async () => {
+      if (machine.nvml_fails !== undefined) throw new RunnerError("io", machine.nvml_fails);
+      return readNvmlFile(join(folder, NVML_FILE));
+    },
     now: () => (machine.recorded_at === undefined ? new Date(0) : new Date(machine.recorded_at)),
   };
 }

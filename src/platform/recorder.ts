@@ -43,6 +43,7 @@ interface Memory {
   readonly unreadable: Set<string>;
   readonly disks: Map<string, DiskSpace>;
   nvml: NvmlSnapshot | undefined;
+  nvmlFailure: string | undefined;
 }
 
 /** `leaveOut`: folders whose content is not recorded. */
@@ -56,6 +57,7 @@ export function createRecorder(inner: Runner, leaveOut: readonly string[]): Reco
     unreadable: new Set(),
     disks: new Map(),
     nvml: undefined,
+    nvmlFailure: undefined,
   };
   const recordedAt = inner.now();
   return {
@@ -89,8 +91,14 @@ function recordingRunner(inner: Runner, memory: Memory, leaveOut: readonly strin
       ? {}
       : {
           nvml: async (options?: NvmlOptions) => {
-            memory.nvml = (await inner.nvml?.(options)) ?? memory.nvml;
-            return memory.nvml;
+            try {
+              const snapshot = await inner.nvml?.(options);
+              memory.nvml = snapshot;
+              return snapshot;
+            } catch (error) {
+              if (error instanceof RunnerError && error.kind !== "aborted") memory.nvmlFailure = error.message;
+              throw error;
+            }
           },
         }),
     exec: async (argv, options) => {
@@ -194,6 +202,7 @@ function writeRecording(
     recorded_at: recordedAt.toISOString(),
     unrecorded: "error",
     commands,
+    ...(memory.nvmlFailure === undefined ? {} : { nvml_fails: text(memory.nvmlFailure) }),
     absent_commands: [...memory.commands.values()]
       .flatMap((c) => (c.result === "absent" ? [basename(c.argv[0] ?? "")] : []))
       .filter(firstOnly),
