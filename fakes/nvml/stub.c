@@ -27,6 +27,9 @@ typedef struct { uint64_t total, free, used; } Memory1;
 typedef struct { uint32_t version; uint64_t total, reserved, free, used; } Memory2;
 typedef struct { uint32_t gpu, memory; } Utilization;
 typedef struct { uint32_t sms, copy, decoder, encoder, jpeg, ofa, gi_slices, ci_slices; uint64_t memory_mb; } Attributes;
+typedef struct { void *device; uint32_t id, profile; uint32_t start, size; } InstanceInfo;
+typedef struct { uint32_t version, id, p2p, numbers[8]; uint64_t memory_mb; char name[96]; } Profile2;
+typedef struct { uint32_t version, id, numbers[8]; uint64_t memory_mb; char name[96]; uint32_t capabilities; } Profile3;
 typedef struct { uint32_t version; uint64_t counts[11]; uint32_t exceeded; } Sram;
 typedef struct { uint32_t version, channel, tpc; } Repair;
 typedef struct { uint32_t version, sensor; int32_t celsius; } Temperature;
@@ -38,6 +41,9 @@ _Static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, bus_id) == 36, "PciInf
 _Static_assert(sizeof(Memory1) == 24 && offsetof(Memory1, used) == 16, "Memory1");
 _Static_assert(sizeof(Memory2) == 40 && offsetof(Memory2, total) == 8 && offsetof(Memory2, free) == 24, "Memory2");
 _Static_assert(sizeof(Attributes) == 40 && offsetof(Attributes, gi_slices) == 24 && offsetof(Attributes, memory_mb) == 32, "Attributes");
+_Static_assert(sizeof(InstanceInfo) == 24 && offsetof(InstanceInfo, profile) == 12, "InstanceInfo");
+_Static_assert(sizeof(Profile2) == 152 && offsetof(Profile2, memory_mb) == 48 && offsetof(Profile2, name) == 56, "Profile2");
+_Static_assert(sizeof(Profile3) == 152 && offsetof(Profile3, memory_mb) == 40 && offsetof(Profile3, name) == 48, "Profile3");
 _Static_assert(sizeof(Sram) == 104 && offsetof(Sram, exceeded) == 96, "Sram");
 _Static_assert(sizeof(Repair) == 12, "Repair");
 _Static_assert(sizeof(Temperature) == 12, "Temperature");
@@ -571,5 +577,49 @@ EXPORT int nvmlDeviceGetAttributes_v2(Device *device, Attributes *out) {
         return fail(out, sizeof *out, code == OK ? NOT_SUPPORTED : code);
     }
     *out = (Attributes){ .sms = sms, .gi_slices = gi, .ci_slices = ci, .memory_mb = mb };
+    return OK;
+}
+
+/* "instance.GI=profile id" of a card, for privileged callers; "profile.INDEX=id,name" of a card. "profile_newest=2": drivers before 545. */
+
+typedef struct { uint32_t magic; int gpu; uint32_t profile; } Instance;
+static Instance instances[64];
+
+EXPORT int nvmlDeviceGetGpuInstanceById(Device *device, uint32_t id, Instance **out) {
+    int code = gate(device, "nvmlDeviceGetGpuInstanceById");
+    const char *value = code == OK ? numbered(device, "instance", id, "") : NULL;
+    if (value == NULL) return fail(out, sizeof *out, code == OK ? 4 : code);
+    Instance *found = &instances[id % 64];
+    *found = (Instance){ MAGIC, device->gpu, (uint32_t)number(value, 0) };
+    *out = found;
+    return OK;
+}
+
+EXPORT int nvmlGpuInstanceGetInfo(Instance *instance, InstanceInfo *out) {
+    if (instance == NULL || instance->magic != MAGIC) return fail(out, sizeof *out, INVALID_ARGUMENT);
+    *out = (InstanceInfo){ .device = NULL, .id = 0, .profile = instance->profile };
+    return OK;
+}
+
+EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(Device *device, uint32_t profile, void *out) {
+    uint32_t version;
+    unsigned id;
+    char name[96];
+    memcpy(&version, out, 4);
+    int code = gate(device, "nvmlDeviceGetGpuInstanceProfileInfoV");
+    int newest = (int)number(find("profile_newest"), 3);
+    if (code == OK && !(version == 0x02000098u || (version == 0x03000098u && newest >= 3))) code = VERSION_MISMATCH;
+    const char *value = code == OK ? numbered(device, "profile", profile, "") : NULL;
+    if (value == NULL || sscanf(value, "%u,%95[^\n]", &id, name) != 2) return fail(out, 152, code == OK ? NOT_SUPPORTED : code);
+    memset(out, 0, 152);
+    if (version == 0x02000098u) {
+        Profile2 *full = out;
+        *full = (Profile2){ .version = version, .id = id };
+        strcpy(full->name, name);
+    } else {
+        Profile3 *full = out;
+        *full = (Profile3){ .version = version, .id = id };
+        strcpy(full->name, name);
+    }
     return OK;
 }

@@ -65,6 +65,9 @@ export const NVML_SYMBOLS = {
   nvmlDeviceGetGpuInstanceId: ["u64", "ptr"],
   nvmlDeviceGetComputeInstanceId: ["u64", "ptr"],
   nvmlDeviceGetAttributes_v2: ["u64", "ptr"],
+  nvmlDeviceGetGpuInstanceById: ["u64", "u32", "ptr"],
+  nvmlGpuInstanceGetInfo: ["u64", "ptr"],
+  nvmlDeviceGetGpuInstanceProfileInfoV: ["u64", "u32", "ptr"],
 } as const satisfies Readonly<Record<string, readonly NvmlArgument[]>>;
 export type NvmlSymbol = keyof typeof NVML_SYMBOLS;
 
@@ -78,6 +81,9 @@ export const NVML_STRUCTS = {
   nvmlProcessInfo_v2_t: { size: 24, pid: 0, usedGpuMemory: 8, gpuInstanceId: 16, computeInstanceId: 20 },
   nvmlProcessInfo_r535_early_t: { size: 32, pid: 0, usedGpuMemory: 8, gpuInstanceId: 16, computeInstanceId: 20 },
   nvmlDeviceAttributes_t: { size: 40, multiprocessorCount: 0, gpuInstanceSliceCount: 24, computeInstanceSliceCount: 28, memorySizeMB: 32 },
+  nvmlGpuInstanceInfo_t: { size: 24, profileId: 12 },
+  nvmlGpuInstanceProfileInfo_v2_t: { size: 152, version: 0, id: 4, name: 56 },
+  nvmlGpuInstanceProfileInfo_v3_t: { size: 152, version: 0, id: 4, name: 48 },
   nvmlEccSramErrorStatus_v1_t: { size: 104, version: 0, bThresholdExceeded: 96 },
   nvmlRepairStatus_v1_t: { size: 12, version: 0, bChannelRepairPending: 4, bTpcRepairPending: 8 },
   nvmlTemperature_v1_t: { size: 12, version: 0, sensorType: 4, temperature: 8 },
@@ -90,6 +96,8 @@ export const NVML_STRUCTS = {
 /** What goes into a struct's `version` before the call: its size, and its version shifted by 24 bits. */
 export const NVML_VERSIONS = {
   nvmlMemory_v2: 0x0200_0028,
+  nvmlGpuInstanceProfileInfo_v2: 0x0200_0098,
+  nvmlGpuInstanceProfileInfo_v3: 0x0300_0098,
   nvmlEccSramErrorStatus_v1: 0x0100_0068,
   nvmlRepairStatus_v1: 0x0100_000c,
   nvmlTemperature_v1: 0x0100_000c,
@@ -108,6 +116,8 @@ export const NVML_FIELDS = {
 export const TEXT_BYTES = 96;
 /** Links that a header of driver 610 knows; earlier ones have 4 to 18. */
 export const MAX_LINKS = 36;
+/** GPU instance profiles that a header of driver 610 knows, by their index, which is not the id that an instance tells. */
+export const GPU_INSTANCE_PROFILES = 18;
 /** `NVML_VALUE_NOT_AVAILABLE`. */
 export const NO_VALUE_U64 = 0xffff_ffff_ffff_ffffn;
 /** An instance id that says "not MIG". */

@@ -23,7 +23,7 @@ const LISTS: readonly { readonly kind: Kind; readonly symbols: readonly NvmlSymb
   { kind: "mps", symbols: ["nvmlDeviceGetMPSComputeRunningProcesses_v3"] },
 ];
 
-/** A process that is in several lists is one. `undefined` when the compute list is refused, as on a MIG parent without privilege. */
+/** By pid; a process that is in several lists is one. `undefined` when the compute list is refused, as on a MIG parent without privilege. */
 export function readProcesses(reader: Reader, device: Device, look: Look): NvmlProcess[] | undefined {
   const lists = LISTS.map(({ kind, symbols }) => ({ kind, entries: readList(reader, device, symbols, look.driverVersion) }));
   if (lists[0]?.entries === undefined) return undefined;
@@ -35,7 +35,8 @@ export function readProcesses(reader: Reader, device: Device, look: Look): NvmlP
       merged.set(key, { ...(other ?? entry), kind: other === undefined ? kind : together(other.kind, kind) });
     }
   }
-  return [...merged.values()].map((entry) =>
+  const byPid = [...merged.values()].sort((a, b) => a.pid - b.pid);
+  return byPid.map((entry) =>
     compact({
       pid: entry.pid,
       name: processName(reader, entry.pid, look),

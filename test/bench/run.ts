@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildTarget, hostTarget } from "../../build.ts";
+import { benchNvml } from "./nvml.ts";
 
 const RUNS = 15;
 const folder = mkdtempSync(join(tmpdir(), "llmgw-bench-"));
@@ -17,9 +18,9 @@ interface Outcome {
 }
 
 /** Wall time of one whole process, ms. */
-function timed(cmd: readonly string[]): number {
+function timed(cmd: readonly string[], env: Readonly<Record<string, string | undefined>> = process.env): number {
   const from = Bun.nanoseconds();
-  const run = Bun.spawnSync({ cmd: [...cmd], stdout: "ignore", stderr: "pipe" });
+  const run = Bun.spawnSync({ cmd: [...cmd], env: { ...env }, stdout: "ignore", stderr: "pipe" });
   const tookMs = (Bun.nanoseconds() - from) / 1e6;
   if (run.exitCode !== 0) throw new Error(`${cmd.join(" ")}: exit ${run.exitCode}: ${run.stderr.toString().slice(0, 300)}`);
   return tookMs;
@@ -30,10 +31,14 @@ function median(values: readonly number[]): number {
 }
 
 /** Both commands in turn, after one run of each that is not counted. */
-function pairs(a: readonly string[], b: readonly string[]): { readonly a: number; readonly b: number; readonly difference: number } {
-  timed(a);
-  timed(b);
-  const runs = Array.from({ length: RUNS }, () => ({ a: timed(a), b: timed(b) }));
+function pairs(
+  a: readonly string[],
+  b: readonly string[],
+  env?: Readonly<Record<string, string | undefined>>,
+): { readonly a: number; readonly b: number; readonly difference: number } {
+  timed(a, env);
+  timed(b, env);
+  const runs = Array.from({ length: RUNS }, () => ({ a: timed(a, env), b: timed(b, env) }));
   return { a: median(runs.map((run) => run.a)), b: median(runs.map((run) => run.b)), difference: median(runs.map((run) => run.a - run.b)) };
 }
 
@@ -88,6 +93,23 @@ outcomes.push({
   text: `${slow.a.toFixed(1)} ms against ${slow.b.toFixed(1)} ms, ${slow.difference.toFixed(1)} ms more (bound: 25 ms more)`,
   holds: slow.difference <= 25,
 });
+
+const nvml = await benchNvml(program, folder);
+if (nvml === undefined) {
+  report("skipped  NVML through the stub library: there is no C compiler");
+} else {
+  outcomes.push({
+    name: "look through NVML at 8 cards and 14 instances, stub library, probe open and warm",
+    text: `${nvml.warmMs.toFixed(2)} ms (bound: 5 ms)`,
+    holds: nvml.warmMs <= 5,
+  });
+  const oneShot = pairs(nvml.oneShot, [program, "--version"], nvml.env);
+  outcomes.push({
+    name: "one-shot probe against the start alone",
+    text: `${oneShot.a.toFixed(1)} ms against ${oneShot.b.toFixed(1)} ms, ${oneShot.difference.toFixed(1)} ms more (bound: 60 ms more)`,
+    holds: oneShot.difference <= 60,
+  });
+}
 
 for (const outcome of outcomes) report(`${outcome.holds ? "holds" : "FAILS"}  ${outcome.name}: ${outcome.text}`);
 rmSync(folder, { recursive: true, force: true });

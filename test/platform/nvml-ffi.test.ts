@@ -6,6 +6,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as v from "valibot";
+import { MACHINES } from "../../fakes/compose/machines.ts";
+import { renderNvml } from "../../fakes/compose/render-nvml.ts";
 import { openNvml, readNvml } from "../../src/platform/nvml-ffi.ts";
 import { type NvmlCard, NvmlReply, type NvmlSnapshot } from "../../src/platform/nvml-snapshot.ts";
 import { carved, h100, migDevice, snapshotWith, withoutCodes } from "../support/nvml-snapshots.ts";
@@ -106,6 +108,31 @@ describe.skipIf(COMPILER === undefined)("NVML through FFI, with the stub library
       ["1g.10gb", true],
       ["1c.3g.40gb", true],
     ]);
+  });
+
+  test.each([3, 2])("a privileged caller is told the profile, also with version %d of its struct", (newest) => {
+    const nameless = { name: "NVIDIA H100 80GB HBM3" };
+    const half = { gpu_instance_slices: 3, compute_instance_slices: 1, memory_size_mb: 40_448 };
+    const devices = cardOf(carved(0, [migDevice(0, 0, nameless), migDevice(0, 1, { ...nameless, ...half })]), {
+      profile_newest: newest,
+      "gpu.0.instance.7": 20,
+      "gpu.0.instance.8": 9,
+      "gpu.0.profile.7": "20,MIG 1g.10gb+me",
+      "gpu.0.profile.2": "9,MIG 3g.40gb",
+    }).mig_devices;
+    expect(devices?.map((device) => [device.profile, device.profile_derived])).toEqual([
+      ["1g.10gb+me", undefined],
+      ["1c.3g.40gb", undefined],
+    ]);
+  });
+
+  const described = MACHINES.flatMap((machine) => (machine.driver === undefined ? [] : [renderNvml(machine, machine.driver)]));
+
+  test("what is written for any composed machine is read from the library again", () => {
+    for (const snapshot of described) {
+      // The stub has the fabric health of the newest drivers for every card.
+      expect(read(snapshot)).toMatchObject({ ...snapshot, library });
+    }
   });
 
   test("instances of a driver before R470 keep the old form of their UUIDs", () => {
