@@ -10,6 +10,8 @@ export interface NodeDescription {
   readonly cgroupLimitBytes?: number;
   /** `undefined` on a node without NVIDIA's tools. */
   readonly driver?: DriverDescription;
+  /** NVIDIA's library is there as well, and recorded. */
+  readonly nvml?: boolean;
   readonly cards: readonly CardDescription[];
   /** Links between two cards by index; 0 for none. */
   readonly nvlinks?: (a: number, b: number) => number;

@@ -72,6 +72,7 @@ const a100Mixed: NodeDescription = {
   hostname: "a100-07",
   memoryMb: 1_031_900,
   driver: DRIVER_550,
+  nvml: true,
   cards: [
     card(3, 0, A100_80, { mig: { current: "Disabled", pending: "Disabled", instances: [] } }),
     card(3, 1, A100_80, {
@@ -286,6 +287,7 @@ const domainUp: NodeDescription = {
   hostname: "rack1-tray04",
   memoryMb: 980_000,
   driver: DRIVER_570,
+  nvml: true,
   cards: [0, 1, 2, 3].map((n) =>
     card(14, n, GB200, { fabric: { state: "Completed", status: "Success", cliqueId: 32_766, clusterUuid: RACK } }),
   ),

@@ -3,6 +3,7 @@ import { stringify } from "yaml";
 import type { AnswerDescription, NodeDescription } from "./description.ts";
 import { renderImex } from "./render-imex.ts";
 import { handleSentence, renderList } from "./render-list.ts";
+import { renderNvml } from "./render-nvml.ts";
 import { renderQuery, smiBusId } from "./render-query.ts";
 import { renderTopology } from "./render-topology.ts";
 import { renderTree, type Tree, type TreeEntry } from "./render-tree.ts";
@@ -55,6 +56,7 @@ export function renderMachine(node: NodeDescription): ReadonlyMap<string, TreeEn
       }
     }
   }
+  if (driver !== undefined && node.nvml === true) files.set("nvml.json", `${JSON.stringify(renderNvml(node, driver), undefined, 2)}\n`);
   if (node.imex !== undefined)
     answer(["nvidia-imex-ctl", "-N"], "imex-ctl-N.txt", undefined, () => (node.imex === undefined ? "" : renderImex(node.imex)));
   const tree = renderTree(node);
@@ -83,6 +85,7 @@ function machineYaml(node: NodeDescription, commands: readonly Command[], tree: 
 function fromText(node: NodeDescription): string {
   const parts = [
     ...(node.driver === undefined ? ["a Linux host without NVIDIA's driver"] : [`what nvidia-smi of driver ${node.driver.version} prints`]),
+    ...(node.nvml === true ? ["nvml.h"] : []),
     ...(node.cards.some((card) => card.mig !== undefined) ? ["NVIDIA's MIG user guide"] : []),
     ...(node.adapters.length > 0 ? ["the kernel's ABI document on /sys/class/infiniband"] : []),
     ...(node.imex === undefined ? [] : ["NVIDIA's IMEX guide"]),

@@ -7,7 +7,7 @@
  */
 import { parseBusId } from "../domain/bus-id.ts";
 import { printable } from "../lib/printable.ts";
-import { codeWord } from "../platform/nvml-layout.ts";
+import { codeWord, NVML_CODES } from "../platform/nvml-layout.ts";
 import type { NvmlCard, NvmlFabric, NvmlMigDevice, NvmlProcess, NvmlSnapshot } from "../platform/nvml-snapshot.ts";
 import type { QueriedCard } from "./cards.ts";
 import type { ListedCard, ListedInstance, ListReport } from "./nvidia-smi/list.ts";
@@ -37,13 +37,9 @@ function isClosed(card: NvmlCard): boolean {
 function inaccessibleCard(card: NvmlCard) {
   const { error } = card;
   const why = error === undefined ? "gives no handle" : `${error.word} (${error.code})`;
-  const lost = error?.code === LOST ? "; reboot the node" : "";
+  const lost = error?.code === NVML_CODES.gpuIsLost ? "; reboot the node" : "";
   return { index: card.index, busId: card.pci_bus_id, text: `NVML cannot open card ${card.index}: ${why}${lost}` };
 }
-
-const LOST = 15;
-const RESET_REQUIRED = 16;
-const UNKNOWN_ERROR = 999;
 
 function listedCard(card: NvmlCard): ListedCard {
   return {
@@ -113,7 +109,7 @@ function queriedCard(card: NvmlCard): QueriedCard {
     clockReasons: clockReasonsOf(card.clock_event_reasons),
     virtualizationMode: card.virtualization_mode === "none" ? undefined : inWords(card.virtualization_mode),
     pcie: { genCurrent: pcie?.gen_current, genMax: pcie?.gen_max, widthCurrent: pcie?.width_current, widthMax: pcie?.width_max },
-    lost: card.error?.code === LOST,
+    lost: card.error?.code === NVML_CODES.gpuIsLost,
     errorTexts: errorTextsOf(card),
   };
 }
@@ -221,9 +217,9 @@ function clockReasonsOf(reasons: readonly (string | number)[] | undefined): RawC
 function errorTextsOf(card: NvmlCard): readonly string[] {
   const codes = new Set(Object.values(card.codes ?? {}));
   return [
-    ...(card.error?.code === LOST ? ["GPU is lost"] : []),
-    ...(codes.has(RESET_REQUIRED) || card.error?.code === RESET_REQUIRED ? ["GPU requires reset"] : []),
-    ...(codes.has(UNKNOWN_ERROR) ? ["Unknown Error"] : []),
+    ...(card.error?.code === NVML_CODES.gpuIsLost ? ["GPU is lost"] : []),
+    ...(codes.has(NVML_CODES.resetRequired) || card.error?.code === NVML_CODES.resetRequired ? ["GPU requires reset"] : []),
+    ...(codes.has(NVML_CODES.unknown) ? ["Unknown Error"] : []),
   ];
 }
 

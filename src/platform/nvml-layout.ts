@@ -125,18 +125,14 @@ export const NO_INSTANCE = 0xffff_ffff;
 
 export const NVML_CODES = {
   success: 0,
-  uninitialized: 1,
   invalidArgument: 2,
   notSupported: 3,
   noPermission: 4,
   notFound: 6,
   insufficientSize: 7,
-  driverNotLoaded: 9,
   functionNotFound: 13,
   gpuIsLost: 15,
   resetRequired: 16,
-  libraryMismatch: 18,
-  versionMismatch: 25,
   unknown: 999,
 } as const;
 

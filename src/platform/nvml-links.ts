@@ -9,27 +9,35 @@ const NO_LINK: readonly number[] = [NVML_CODES.notSupported, NVML_CODES.invalidA
 
 /** `[]` for a card without NVLink, `undefined` when the driver does not say. */
 export function readLinks(reader: Reader, device: Device, capability: string | undefined): NvmlLink[] | undefined {
-  const states = linkStates(reader, device, capability);
-  return states?.map((active, link) => (active ? activeLink(reader, device, link) : { link, active }));
+  const states = statesOfFields(reader, device, capability) ?? statesOneByOne(reader, device);
+  return states?.map(({ link, active }) => (active ? activeLink(reader, device, link) : { link, active }));
 }
 
-/** From Hopper on the field is the better source (NCCL reads it too); a link that sleeps, value 2, is present. */
-function linkStates(reader: Reader, device: Device, capability: string | undefined): readonly boolean[] | undefined {
-  if (Number(capability?.split(".")[0]) >= 9) {
-    const quiet = { ...device, codes: {} };
-    const wanted = Array.from({ length: MAX_LINKS }, (_, scope) => ({ id: NVML_FIELDS.NVML_FI_DEV_NVLINK_GET_STATE, scope }));
-    const values = reader.fields(quiet, wanted);
-    const end = values.indexOf(undefined);
-    const known = values.slice(0, end < 0 ? values.length : end);
-    if (known.length > 0) return known.map((value) => value !== 0);
-  }
-  const states: boolean[] = [];
+interface LinkState {
+  readonly link: number;
+  readonly active: boolean;
+}
+
+const HOPPER = 9;
+
+/** From Hopper on the field is the better source (NCCL reads it too). A link that it does not know is none. Value 2, asleep, is present. */
+function statesOfFields(reader: Reader, device: Device, capability: string | undefined): readonly LinkState[] | undefined {
+  if (!(Number(capability?.split(".")[0]) >= HOPPER)) return undefined;
+  const wanted = Array.from({ length: MAX_LINKS }, (_, scope) => ({ id: NVML_FIELDS.NVML_FI_DEV_NVLINK_GET_STATE, scope }));
+  // The codes of links that the card does not have say nothing.
+  const values = reader.fields({ ...device, codes: {} }, wanted);
+  const states = values.flatMap((value, link) => (value === undefined ? [] : [{ link, active: value !== 0 }]));
+  return states.length === 0 ? undefined : states;
+}
+
+function statesOneByOne(reader: Reader, device: Device): readonly LinkState[] | undefined {
+  const states: LinkState[] = [];
   for (let link = 0; link < MAX_LINKS; link++) {
     const out = reader.out();
     const code = reader.ask(device, "nvmlDeviceGetNvLinkState", [link, out.bytes], NO_LINK);
     if (NO_LINK.includes(code)) return states;
     if (code !== NVML_CODES.success) return undefined;
-    states.push(out.u32() !== 0);
+    states.push({ link, active: out.u32() !== 0 });
   }
   return states;
 }

@@ -4,6 +4,7 @@
  */
 import * as v from "valibot";
 import { messageOf } from "../lib/user-error.ts";
+import { NVML_CODES } from "./nvml-layout.ts";
 import { nvmlCandidates } from "./nvml-places.ts";
 import { NvmlReply, type NvmlSnapshot } from "./nvml-snapshot.ts";
 import { type NvmlOptions, type Runner, RunnerError } from "./runner.ts";
@@ -57,7 +58,7 @@ export function snapshotOf(line: string): NvmlSnapshot | undefined {
     case "absent":
       return undefined;
     case "failed":
-      throw new RunnerError(reply.code === 4 ? "denied" : "io", reply.text);
+      throw new RunnerError(reply.code === NVML_CODES.noPermission ? "denied" : "io", reply.text);
     default:
       return reply satisfies never;
   }

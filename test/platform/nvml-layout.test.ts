@@ -60,7 +60,8 @@ test.skipIf(FACTS === undefined)("struct versions, field ids, codes and clock bi
   expect(errors).toMatchObject({
     [NVML_CODES.gpuIsLost]: "NVML_ERROR_GPU_IS_LOST",
     [NVML_CODES.functionNotFound]: "NVML_ERROR_FUNCTION_NOT_FOUND",
-    [NVML_CODES.versionMismatch]: "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    [NVML_CODES.resetRequired]: "NVML_ERROR_RESET_REQUIRED",
+    [NVML_CODES.insufficientSize]: "NVML_ERROR_INSUFFICIENT_SIZE",
   });
   expect(constants.clocksEventReasons.nvmlClocksEventReasonAll).toBe(2 ** CLOCK_EVENT_BITS.length - 1);
 });
