@@ -12,7 +12,6 @@ import { discoverInfiniband } from "./infiniband.ts";
 import { askNvidiaSmi, type NvidiaOptions, type NvidiaReport } from "./nvidia.ts";
 import { discoverPlaces } from "./places.ts";
 import { discoverStorage } from "./storage.ts";
-import { discoverWeights } from "./weights/discover-weights.ts";
 
 export const IB_ROOT = "/sys/class/infiniband";
 
@@ -64,10 +63,10 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
     ),
     source("host", true, () => discoverHost(runner), { warnings: [] }),
     source("storage", withRest, () => discoverStorage(runner, options.modelDirs), { storage: [], warnings: [] }),
-    source("weights", withRest, () => discoverWeights(runner, options.modelDirs), { weights: [], warnings: [] }),
+    source("weights", withRest, () => findWeights(runner, options.modelDirs), { weights: [], warnings: [] }),
   ]);
-  const nvidia = await asking;
-  const [imex, adapters, host, storage, weights] = await looking;
+  // Together: when both throw, the one not waited for would end the process as an unhandled rejection.
+  const [nvidia, [imex, adapters, host, storage, weights]] = await Promise.all([asking, looking]);
   const places = await source("PCI bus", withCards, () => placesOf(runner, nvidia, adapters.hcas), NO_PLACES);
   const devices = joinDevices({ ...nvidia, places });
   const kept = leaveAlone(devices.gpus, options.skipGpus ?? []);
@@ -95,6 +94,11 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
       ...weights.warnings,
     ],
   });
+}
+
+/** A third of the program is about weights: it is loaded while the driver is being asked. */
+async function findWeights(runner: Runner, roots: readonly string[]) {
+  return (await import("./weights/discover-weights.ts")).discoverWeights(runner, roots);
 }
 
 const NO_ADAPTERS: { readonly hcas: readonly Hca[]; readonly warnings: readonly string[] } = { hcas: [], warnings: [] };
