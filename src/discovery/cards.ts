@@ -105,7 +105,9 @@ export function joinCards(list: ListReport | undefined, query: CardSources["quer
     }
   }
   const known = list.cards.map((listed) => ({ index: listed.index, listed, raw: pairs.get(listed) }));
-  const unlisted = sameLength ? [] : looseRaws.map((raw) => ({ index: raw.index, listed: undefined, raw }));
+  // A part that was cut off before its UUID is one of the listed cards that nothing is known about; it is no card more.
+  const nameless = (raw: QueriedCard): boolean => raw.uuid === undefined && !raw.lost && looseListed.length > 0;
+  const unlisted = sameLength ? [] : looseRaws.filter((raw) => !nameless(raw)).map((raw) => ({ index: raw.index, listed: undefined, raw }));
   return [...known, ...unlisted];
 }
 

@@ -112,6 +112,8 @@ export interface RawCard {
     readonly widthCurrent: number | undefined;
     readonly widthMax: number | undefined;
   };
+  /** False when its part of the output could not be read: then nothing but the bus id is known. */
+  readonly readable: boolean;
   /** Some value reads "GPU is lost". */
   readonly lost: boolean;
   /** Distinct errors that the driver gives in place of values. */
@@ -250,7 +252,7 @@ function parseBlock(block: Block, warnings: string[]): RawCard {
   const node = block.xml === undefined ? undefined : parseXml(block.xml);
   if (node === undefined) {
     warnings.push(`nvidia-smi -q -x: the part about card ${printable(block.id)} cannot be read`);
-    return cardOf(block.id, {});
+    return { ...cardOf(block.id, {}), readable: false };
   }
   return cardOf(block.id, node);
 }
@@ -337,6 +339,7 @@ function cardOf(id: string, node: XmlNode): RawCard {
       widthCurrent: parseLanes(text("pci.pci_gpu_link_info.link_widths.current_link_width")),
       widthMax: parseLanes(text("pci.pci_gpu_link_info.link_widths.max_link_width")),
     },
+    readable: true,
     lost: texts.some(isLost),
     errorTexts: [...new Set(texts.flatMap((value) => errorText(value) ?? []))],
   };
