@@ -9,7 +9,7 @@ import { type CardPlace, joinDevices } from "./cards.ts";
 import { discoverHost } from "./host.ts";
 import { discoverImex } from "./imex.ts";
 import { discoverInfiniband } from "./infiniband.ts";
-import { askNvidiaSmi, type NvidiaOptions, type NvidiaReport } from "./nvidia.ts";
+import { askNvidiaSmi, NO_CARDS, type NvidiaOptions, type NvidiaReport } from "./nvidia.ts";
 import { discoverPlaces } from "./places.ts";
 import { discoverStorage } from "./storage.ts";
 
@@ -31,18 +31,6 @@ export interface DiscoverOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const NO_CARDS: NvidiaReport = {
-  source: "none",
-  driverVersion: undefined,
-  cudaVersion: undefined,
-  list: undefined,
-  query: undefined,
-  queryProblem: undefined,
-  topology: undefined,
-  lostCards: [],
-  warnings: [],
-};
-
 /** The node's inventory (DESIGN.md, section 6). Throws only when the recording does not hold what is asked, or when told to stop. */
 export async function discover(runner: Runner, options: DiscoverOptions): Promise<Inventory> {
   const withCards = options.gpus !== "none";
@@ -52,7 +40,8 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
     wanted ? guarded(name, look, nothing, problems) : Promise.resolve(nothing);
 
   // The driver is asked first: it is the slowest, and all else is read while it thinks.
-  const asking = source("GPUs", withCards, () => askNvidiaSmi(runner, nvidiaOptions(options)), NO_CARDS);
+  const noAnswer: NvidiaReport = { ...NO_CARDS, source: withCards ? "unavailable" : "none" };
+  const asking = source("GPUs", withCards, () => askNvidiaSmi(runner, nvidiaOptions(options)), noAnswer);
   const looking = Promise.all([
     source("NVLink domain service", withCards, () => discoverImex(runner), {}),
     source(

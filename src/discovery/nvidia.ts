@@ -40,6 +40,19 @@ export interface NvidiaReport {
   readonly warnings: readonly string[];
 }
 
+/** Nothing asked, nothing known. */
+export const NO_CARDS: NvidiaReport = {
+  source: "none",
+  driverVersion: undefined,
+  cudaVersion: undefined,
+  list: undefined,
+  query: undefined,
+  queryProblem: undefined,
+  topology: undefined,
+  lostCards: [],
+  warnings: [],
+};
+
 /** How one call ended. */
 type Answer =
   | { readonly kind: "absent" }
@@ -119,15 +132,7 @@ async function withoutTool(runner: Runner): Promise<NvidiaReport> {
   const cards = (await quietly(() => listNvidiaCards(runner))) ?? [];
   const warnings =
     cards.length === 0 ? [] : [`${cards.length} NVIDIA cards are on the PCI bus, but there is no nvidia-smi: install the driver`];
-  const unknown = {
-    driverVersion: undefined,
-    cudaVersion: undefined,
-    list: undefined,
-    query: undefined,
-    queryProblem: undefined,
-    topology: undefined,
-  };
-  return { source: "none", ...unknown, lostCards: [], warnings };
+  return { ...NO_CARDS, warnings };
 }
 
 /** What to say of a call that gave nothing, or not everything. `partOnly`: absent although its sister answered, so only unrecorded. */
