@@ -9,9 +9,8 @@ import { type ExecResult, type Runner, RunnerError } from "../platform/runner.ts
 import type { QueriedCard } from "./cards.ts";
 import { explainFailure, type Failure } from "./nvidia-smi/failure.ts";
 import { type ListReport, parseList } from "./nvidia-smi/list.ts";
-import { parseQuery } from "./nvidia-smi/query.ts";
 import { parseTopology, type TopologyReport } from "./nvidia-smi/topology.ts";
-import { discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
+import { byBusId, discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
 
 /**
  * Limit of one call. Eight cards without persistence take up to 3 s each for the first client (ECC scrub); a reset by another
@@ -62,7 +61,9 @@ type Answer =
 export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Promise<NvidiaReport> {
   const asked = Promise.all([ask(runner, options, ["-L"]), ask(runner, options, ["-q", "-x"]), ask(runner, options, ["topo", "-m"])]);
   // The XML parser's first documents cost three times its later ones: that is spent while the driver thinks.
-  const warming = warmUpParser();
+  // It is also loaded only now.
+  const { parseQuery } = await import("./nvidia-smi/query.ts");
+  const warming = warmUp(parseQuery);
   const [list, query, topology] = await asked;
   warming.stop();
   if (list.kind === "absent" && query.kind === "absent") return withoutTool(runner);
@@ -77,7 +78,7 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Prom
     ...(query.kind === "answered" && isOneOf(query, true) ? (parsedQuery?.warnings ?? []) : []),
   ];
   const one = await oneByOne(runner, options, query, parsedQuery?.cards ?? [], usableList);
-  const cards = [...(parsedQuery?.cards ?? []), ...one.cards];
+  const { cards } = one;
   const parsedTopology = topologyOf(topology);
   const nothing = usableList === undefined && cards.length === 0;
   const proc = nothing || parsedQuery?.driverVersion === undefined ? await quietly(() => discoverProcNvidia(runner)) : undefined;
@@ -91,20 +92,33 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Prom
     queryProblem: problemOf(query),
     topology: parsedTopology.report,
     lostCards: nothing ? [...one.lost, ...stillKnown(proc, onBus, one.lost, wordsOf(query) ?? wordsOf(list))] : one.lost,
-    warnings: folded([...warnings, ...parsedTopology.warnings, ...one.warnings]),
+    warnings: folded([...warnings, ...parsedTopology.warnings]),
   };
 }
 
 const WARM_UP_ROUNDS = 30;
 
 /** Parses a made-up card again and again, in steps of a millisecond or two, so that an answer is never kept waiting. */
-function warmUpParser(): { stop(): void } {
-  const values = Array.from({ length: 100 }, (_, n) => `<a${n}><b>${n} MiB</b></a${n}>`).join("\n\t");
-  const text = `<nvidia_smi_log><gpu id="0">${values}<processes></processes></gpu><gpu id="1">${values}</gpu></nvidia_smi_log>`;
+function warmUp(parse: (text: string) => unknown): { stop(): void } {
+  const element = (tag: string, content: string): string => `<${tag}>${content}</${tag}>\n\t`;
+  const values = Array.from({ length: 40 }, (_, n) => element(`a${n}`, element("b", `${n} MiB`))).join("");
+  const known = [
+    element("uuid", "GPU-0"),
+    element("mig_mode", element("current_mig", "Disabled")),
+    element("pci", element("pci_bus_id", "0")),
+    element("fb_memory_usage", element("total", "1 MiB")),
+    element("temperature", element("gpu_temp", "1 C")),
+    element("gpu_power_readings", element("power_draw", "1.00 W")),
+    element("ecc_errors", element("volatile", element("dram_uncorrectable", "0"))),
+    element("clocks_event_reasons", element("clocks_event_reason_hw_slowdown", "Not Active")),
+    element("fabric", element("state", "Completed")),
+    element("processes", element("process_info", element("pid", "1"))),
+  ].join("");
+  const text = `<nvidia_smi_log>${`<gpu id="0">${known}${values}</gpu>`.repeat(2)}</nvidia_smi_log>`;
   let left = WARM_UP_ROUNDS;
   let timer: ReturnType<typeof setTimeout>;
   const step = (): void => {
-    parseQuery(text);
+    parse(text);
     left--;
     if (left > 0) timer = setTimeout(step, 1);
   };
@@ -194,14 +208,12 @@ function topologyOf(answer: Answer): { readonly report: TopologyReport | undefin
 }
 
 interface OneByOne {
+  /** Those that answered together and those that answered for themselves. */
   readonly cards: readonly QueriedCard[];
   readonly lost: readonly UnusableCard[];
   readonly driverVersion: string | undefined;
   readonly cudaVersion: string | undefined;
-  readonly warnings: readonly string[];
 }
-
-const NOBODY: OneByOne = { cards: [], lost: [], driverVersion: undefined, cudaVersion: undefined, warnings: [] };
 
 /** One lost card makes the query for all fail: then each card is asked for itself, so that it does not hide the others. */
 async function oneByOne(
@@ -211,8 +223,10 @@ async function oneByOne(
   answered: readonly QueriedCard[],
   list: ListReport | undefined,
 ): Promise<OneByOne> {
-  if (all.kind !== "answered" || all.failure === undefined || all.failure.usable) return NOBODY;
-  if (all.failure.kind !== "card-lost" && all.failure.kind !== "other") return NOBODY;
+  const nobodyElse: OneByOne = { cards: answered, lost: [], driverVersion: undefined, cudaVersion: undefined };
+  if (all.kind !== "answered" || all.failure === undefined || all.failure.usable) return nobodyElse;
+  if (all.failure.kind !== "card-lost" && all.failure.kind !== "other") return nobodyElse;
+  const { parseQuery } = await import("./nvidia-smi/query.ts");
   const proc = await quietly(() => discoverProcNvidia(runner));
   const busIds = await cardsOnBus(runner, proc, all.failure, list);
   const done = new Set(answered.map((card) => parseBusId(card.busId)));
@@ -223,20 +237,24 @@ async function oneByOne(
   );
   const cards: QueriedCard[] = [];
   const lost: UnusableCard[] = [];
-  let versions: Pick<OneByOne, "driverVersion" | "cudaVersion"> = NOBODY;
+  // With a list the UUID tells the index of a card that answers; without one, only its place among all on the bus.
+  const placed = (card: QueriedCard, index: number | undefined): QueriedCard =>
+    (list?.cards.length ?? 0) > 0 || index === undefined ? card : { ...card, index };
+  let versions: Pick<OneByOne, "driverVersion" | "cudaVersion"> = { driverVersion: undefined, cudaVersion: undefined };
   for (const { busId, answer } of asked) {
     const report = answer.kind === "answered" ? parseQuery(answer.result.stdout) : undefined;
     const card = report?.cards[0];
-    const index = indexOnBus(busId, busIds, list, cards);
+    const index = indexOnBus(busId, busIds, list);
     if (card === undefined) {
       const known = proc?.cards.find((candidate) => candidate.busId === busId);
       lost.push(compact({ index, uuid: known?.uuid, name: known?.model, pci_bus_id: busId, reason: lostReason(answer) }));
       continue;
     }
     versions = { driverVersion: report?.driverVersion ?? versions.driverVersion, cudaVersion: report?.cudaVersion ?? versions.cudaVersion };
-    cards.push(list === undefined && index !== undefined ? { ...card, index } : card);
+    cards.push(placed(card, index));
   }
-  return { cards, lost, ...versions, warnings: [] };
+  const before = answered.map((card) => placed(card, indexOnBus(parseBusId(card.busId) ?? "", busIds, list)));
+  return { cards: [...before, ...cards], lost, ...versions };
 }
 
 function lostReason(answer: Answer): string {
@@ -264,22 +282,18 @@ async function cardsOnBus(
     const busId = text === undefined ? undefined : parseBusId(text);
     return busId === undefined ? [] : [busId];
   });
-  return unique([...(proc?.cards.map((card) => card.busId) ?? []), ...pci, ...named]).sort();
+  return unique([...(proc?.cards.map((card) => card.busId) ?? []), ...pci, ...named]).sort(byBusId);
 }
 
 /**
  * NVML counts cards in the order of their bus ids, lost ones included, so a card's place among all on the bus is its index. The list
  * is the better witness: what it says of the card wins, and a list that names another card at that index forbids the guess.
  */
-function indexOnBus(
-  busId: string,
-  busIds: readonly string[],
-  list: ListReport | undefined,
-  _done: readonly QueriedCard[],
-): number | undefined {
+function indexOnBus(busId: string, busIds: readonly string[], list: ListReport | undefined): number | undefined {
   const named = list?.inaccessible.find((card) => card.busId !== undefined && parseBusId(card.busId) === busId);
   if (named?.index !== undefined) return named.index;
   const place = busIds.indexOf(busId);
+  if (place < 0) return undefined;
   if (list === undefined) return place;
   return list.cards.some((card) => card.index === place) ? undefined : place;
 }

@@ -5,6 +5,7 @@
  * delivered and never asked for. Values are found by path, since tag names repeat under different parents. Seen with drivers 352 to 610.
  */
 import { XMLParser } from "fast-xml-parser";
+import { parseBusId } from "../../domain/bus-id.ts";
 import { printable } from "../../lib/printable.ts";
 import {
   errorText,
@@ -201,12 +202,14 @@ function withoutBlocks(text: string, tag: string): string {
   const [opening, closing] = [`<${tag}>`, `</${tag}>`];
   const parts: string[] = [];
   let at = 0;
+  // Where the next card begins, looked for once per card: once per block would read a long text again and again.
+  let next = 0;
   for (;;) {
     const open = text.indexOf(opening, at);
     const close = open < 0 ? -1 : text.indexOf(closing, open);
     if (open < 0 || close < 0) break;
     // A block never reaches into the next card: one that does has lost its end, and its card is cut there.
-    const next = text.indexOf("<gpu id=", open);
+    if (next >= 0 && next < open) next = text.indexOf("<gpu id=", open);
     if (next >= 0 && next < close) break;
     parts.push(text.slice(at, open));
     at = close + closing.length;
@@ -250,11 +253,18 @@ const parser = new XMLParser({
 
 function parseBlock(block: Block, warnings: string[]): RawCard {
   const node = block.xml === undefined ? undefined : parseXml(block.xml);
-  if (node === undefined) {
+  if (node === undefined || !isOneCard(block.id, node)) {
     warnings.push(`nvidia-smi -q -x: the part about card ${printable(block.id)} cannot be read`);
     return { ...cardOf(block.id, {}), readable: false };
   }
   return cardOf(block.id, node);
+}
+
+/** A hole in the output joins the parts of two cards, well formed: then there are two UUIDs, or another bus id than at the start. */
+function isOneCard(id: string, node: XmlNode): boolean {
+  const own = parseBusId(id);
+  const inside = parseBusId(textAt(node, "pci.pci_bus_id") ?? id);
+  return !Array.isArray(node.uuid) && (own === undefined || inside === undefined || own === inside);
 }
 
 /** `undefined` for anything that is not well formed: a lenient reading of a damaged block could put a value under a wrong name. */
