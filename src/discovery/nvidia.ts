@@ -61,7 +61,8 @@ type Answer =
 export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Promise<NvidiaReport> {
   const asked = Promise.all([ask(runner, options, ["-L"]), ask(runner, options, ["-q", "-x"]), ask(runner, options, ["topo", "-m"])]);
   // The XML parser's first documents cost three times its later ones: that is spent while the driver thinks.
-  // It is also loaded only now.
+  // It is also loaded only now; what the calls throw meanwhile is thrown when they are awaited below.
+  asked.catch(() => undefined);
   const { parseQuery } = await import("./nvidia-smi/query.ts");
   const warming = warmUp(parseQuery);
   const [list, query, topology] = await asked;

@@ -1,6 +1,7 @@
 /** Replays a machine from a folder (DESIGN.md, section 5): what it printed, and its files. */
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../lib/user-error.ts";
 import type { MachineFile, RecordedCommand } from "./machine-file.ts";
 import { type Entry, entryNames, linkTarget, readPart, resolveEntry } from "./recorded-tree.ts";
@@ -54,7 +55,9 @@ async function replay(
   const limitMs = options.timeoutMs ?? 5_000;
   const delayMs = command.hangs === true ? Number.POSITIVE_INFINITY : (command.delay_ms ?? 0);
   const waitMs = Math.min(delayMs, limitMs);
-  if (waits === "real" && waitMs > 0) await Bun.sleep(waitMs);
+  const { signal } = options;
+  if (waits === "real" && waitMs > 0) await sleep(waitMs, undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
+  if (signal?.aborted === true) throw new RunnerError("aborted", `${argv.join(" ")}: stopped`);
   if (delayMs > limitMs) throw new RunnerError("timeout", `${argv.join(" ")} did not answer within ${limitMs / 1000} s`);
   const maxBytes = options.maxBytes ?? 16 * 1024 * 1024;
   const stdout = output(folder, command.stdout, maxBytes);

@@ -38,9 +38,12 @@ function writeAll(fd: number, bytes: Uint8Array, onGone: () => void): void {
       at += writeSync(fd, bytes, at);
     } catch (error) {
       const code = error instanceof Error && "code" in error ? error.code : undefined;
-      if (code === "EAGAIN") Bun.sleepSync(1);
-      else if (code === "EPIPE") return onGone();
-      else throw error;
+      if (code === "EPIPE") {
+        onGone();
+        return;
+      }
+      if (code !== "EAGAIN") throw error;
+      Bun.sleepSync(1);
     }
   }
 }

@@ -25,7 +25,11 @@ export interface Outcome {
 export async function runLlmgw(words: readonly string[], options: RunOptions = {}): Promise<Outcome> {
   const stdout: string[] = [];
   const stderr: string[] = [];
-  const output = (write: (text: string) => void) => ({ write, isTTY: options.tty === true, columns: options.tty === true ? 80 : undefined });
+  const output = (write: (text: string) => void) => ({
+    write,
+    isTTY: options.tty === true,
+    columns: options.tty === true ? 80 : undefined,
+  });
   const exitCode = await runCli(words, {
     env: options.env ?? {},
     stdout: output((text) => stdout.push(text)),
