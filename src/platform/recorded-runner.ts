@@ -1,7 +1,6 @@
 /** Replays a machine from a folder (DESIGN.md, section 5): what it printed, and its files. */
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../lib/user-error.ts";
 import type { MachineFile, RecordedCommand } from "./machine-file.ts";
 import { type Entry, entryNames, linkTarget, readPart, resolveEntry } from "./recorded-tree.ts";
@@ -56,13 +55,24 @@ async function replay(
   const delayMs = command.hangs === true ? Number.POSITIVE_INFINITY : (command.delay_ms ?? 0);
   const waitMs = Math.min(delayMs, limitMs);
   const { signal } = options;
-  if (waits === "real" && waitMs > 0) await sleep(waitMs, undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
+  if (waits === "real" && waitMs > 0) await pause(waitMs, signal);
   if (signal?.aborted === true) throw new RunnerError("aborted", `${argv.join(" ")}: stopped`);
   if (delayMs > limitMs) throw new RunnerError("timeout", `${argv.join(" ")} did not answer within ${limitMs / 1000} s`);
   const maxBytes = options.maxBytes ?? 16 * 1024 * 1024;
   const stdout = output(folder, command.stdout, maxBytes);
   const stderr = output(folder, command.stderr, maxBytes);
   return { exitCode: command.exit ?? 0, stdout: stdout.text, stderr: stderr.text, truncated: stdout.cut || stderr.cut };
+}
+
+/** Waits, or until the signal is aborted. */
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }
 
 function matches(command: RecordedCommand, program: string, args: readonly string[]): boolean {
