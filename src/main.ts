@@ -1,27 +1,10 @@
 /** The program: argv and environment in, exit code out. Everything else is handed what it needs. */
-import type { Output } from "./cli/context.ts";
 import { versionLine } from "./cli/version.ts";
-
-/** Writes are kept until they are flushed: a pipe takes 64 KiB at a time, and leaving earlier would cut the output off. */
-const pending = new Set<Promise<void>>();
-
-function output(stream: NodeJS.WriteStream): Output {
-  return {
-    write: (text) => {
-      const written = new Promise<void>((resolve) => {
-        stream.write(text, () => resolve());
-      });
-      pending.add(written);
-      void written.then(() => pending.delete(written));
-    },
-    isTTY: stream.isTTY === true,
-    columns: stream.columns,
-  };
-}
+import { openOutput } from "./platform/terminal.ts";
 
 /** The reader has gone (`llmgw … | head`): nothing is wrong, and nobody is left to tell. */
-function leaveQuietly(error: Error): void {
-  process.exit("code" in error && error.code === "EPIPE" ? 0 : 70);
+function leaveQuietly(): void {
+  process.exit(0);
 }
 
 /** How this program was started: the compiled one holds its sources below /$bunfs. */
@@ -41,8 +24,9 @@ async function main(): Promise<number> {
   const { runCli } = await import("./cli/run.ts");
   return runCli(process.argv.slice(2), {
     env: process.env,
-    stdout: output(process.stdout),
-    stderr: output(process.stderr),
+    stdout: openOutput(1, leaveQuietly),
+    // Nobody hears the talk: the answer and the exit code are still right.
+    stderr: openOutput(2, () => undefined),
     now: () => new Date(),
     signal: stop.signal,
     openRunner: async (machine) =>
@@ -52,14 +36,10 @@ async function main(): Promise<number> {
   });
 }
 
-process.stdout.on("error", leaveQuietly);
-process.stderr.on("error", leaveQuietly);
 const [only, ...more] = process.argv.slice(2);
 if ((only === "--version" || only === "-V") && more.length === 0) {
   // Before anything is loaded: scripts ask for it often.
-  process.stdout.write(`${versionLine()}\n`);
+  openOutput(1, leaveQuietly).write(`${versionLine()}\n`);
 } else {
-  const exitCode = await main();
-  await Promise.all(pending);
-  process.exit(exitCode);
+  process.exit(await main());
 }

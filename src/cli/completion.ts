@@ -1,6 +1,7 @@
 /** `llmgw completion bash|zsh|fish`: scripts made from the table of commands, so that they cannot forget one. */
 import { LOG_LEVELS } from "../lib/log.ts";
 import { type Command, defineCommand, writtenFlags } from "./command.ts";
+import { GLOBAL_NAMES } from "./global-flags.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
@@ -23,20 +24,25 @@ interface Node {
   readonly path: readonly string[];
   readonly words: readonly string[];
   readonly flags: readonly string[];
-  /** Flags whose value is a file or folder. */
+  /** Flags that a value follows. */
+  readonly valueFlags: readonly string[];
+  /** Those whose value is a file or folder. */
   readonly pathFlags: readonly string[];
   /** Flag → values that it takes. */
   readonly choices: Readonly<Record<string, readonly string[]>>;
 }
-
-const GLOBAL_FLAGS = ["--machine", "--log-level", "--no-color", "--help", "--version"];
 
 async function flatten(command: Command, path: readonly string[]): Promise<readonly Node[]> {
   const listed = Object.entries(command.subcommands).filter(([, entry]) => entry.hidden !== true);
   const own: Node = {
     path,
     words: [...listed.map(([name]) => name), ...(command.positionals[0]?.choices ?? [])],
-    flags: [...writtenFlags(command.flags), ...GLOBAL_FLAGS],
+    flags: [...writtenFlags(command.flags), ...GLOBAL_NAMES],
+    valueFlags: [
+      "--machine",
+      "--log-level",
+      ...Object.entries(command.flags).flatMap(([name, flag]) => (flag.kind === "boolean" ? [] : [`--${name}`])),
+    ],
     pathFlags: [
       "--machine",
       ...Object.entries(command.flags).flatMap(([name, flag]) =>
@@ -57,11 +63,20 @@ async function flatten(command: Command, path: readonly string[]): Promise<reado
 function bashScript(nodes: readonly Node[]): string {
   return `# bash completion for llmgw
 _llmgw() {
-  local cur prev path word
+  local cur prev path word value
   cur=\${COMP_WORDS[COMP_CWORD]}
   prev=\${COMP_WORDS[COMP_CWORD-1]}
+  # bash makes three words of --flag=value.
+  if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=\${COMP_WORDS[COMP_CWORD-2]}; fi
   path=
+  value=
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    # The value of a flag is no command, whatever it is called.
+    if [[ $word == = ]]; then value=1; continue; fi
+    if [[ -n $value ]]; then value=; continue; fi
+    case "$word" in
+      ${[...new Set(nodes.flatMap((node) => node.valueFlags))].join("|")}) value=1; continue ;;
+    esac
     case "$path $word" in
 ${nodes
   .filter((node) => node.path.length > 0)

@@ -17,6 +17,11 @@ export interface TakenFlags {
   readonly words: readonly string[];
 }
 
+const SWITCHES = ["--no-color", "--help", "-h", "--version", "-V"];
+
+/** Long names of the flags of every command, for suggestions and completion. */
+export const GLOBAL_NAMES: readonly string[] = ["--machine", "--log-level", "--no-color", "--help", "--version"];
+
 /** Words after `--` are nobody's flags. Throws `UserError` for a value that is missing or not known. */
 export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<string, string | undefined>>): TakenFlags {
   const words: string[] = [];
@@ -30,19 +35,23 @@ export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<st
       words.push(word, ...left.splice(0));
     } else if (name === "--machine" || name === "--log-level") {
       values.set(name, takeValue(name, equals < 0 ? left.shift() : word.slice(equals + 1), values));
-    } else if (["--no-color", "--help", "-h", "--version", "-V"].includes(word)) {
-      switches.add(word);
+    } else if (SWITCHES.includes(name)) {
+      if (equals >= 0) throw usageError(`${name} takes no value`, `it was given "${word.slice(equals + 1)}"`, `write ${name} alone`);
+      switches.add(name);
     } else {
       words.push(word);
     }
   }
+  const help = switches.has("--help") || switches.has("-h");
+  const version = switches.has("--version") || switches.has("-V");
   return {
     flags: {
       machine: values.get("--machine") ?? nonEmpty(env.LLMGW_MACHINE),
-      logLevel: logLevel(values.get("--log-level"), nonEmpty(env.LLMGW_LOG_LEVEL)),
+      // Nothing is logged then, and who has a bad LLMGW_LOG_LEVEL may be looking for what it takes.
+      logLevel: help || version ? "info" : logLevel(values.get("--log-level"), nonEmpty(env.LLMGW_LOG_LEVEL)),
       color: !switches.has("--no-color"),
-      help: switches.has("--help") || switches.has("-h"),
-      version: switches.has("--version") || switches.has("-V"),
+      help,
+      version,
     },
     words,
   };
@@ -50,7 +59,7 @@ export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<st
 
 function takeValue(name: string, value: string | undefined, before: ReadonlyMap<string, string>): string {
   const example = name === "--machine" ? "DIR or a name" : LOG_LEVELS.join("|");
-  if (value === undefined || value === "" || value.startsWith("--")) {
+  if (value === undefined || value === "" || value.startsWith("--") || SWITCHES.includes(value)) {
     throw usageError(
       `${name} needs a value`,
       value === undefined || value === "" ? "none follows it" : `"${value}" follows it, which is a flag`,

@@ -1,8 +1,8 @@
 /** From flags and agent.yaml to what discovery is asked for. Flags win. */
 import type { DiscoverOptions } from "../discovery/discover.ts";
 import { AGENT_CONFIG_PATH, AgentConfig } from "../domain/agent-config.ts";
-import { checkYaml, renderMisfit, withoutUnknownKeys } from "../lib/schema-error.ts";
 import { messageOf } from "../lib/user-error.ts";
+import { checkYamlText } from "../lib/yaml-file.ts";
 import { type Runner, RunnerError, readText } from "../platform/runner.ts";
 
 export interface InventoryFlags {
@@ -82,8 +82,9 @@ async function readAgentConfig(runner: Runner): Promise<ReadConfig> {
     return { config: {}, warnings: [`${AGENT_CONFIG_PATH} is not used: ${messageOf(error)}`] };
   }
   if (text === undefined) return { config: {}, warnings: [] };
-  const checked = checkYaml(AgentConfig, text);
+  const checked = await checkYamlText(AgentConfig, text);
   if (checked.kind === "ok") return { config: checked.value, warnings: [] };
+  const { renderMisfit, withoutUnknownKeys } = await import("../lib/schema-error.ts");
   const warnings = checked.misfits.map((misfit) => renderMisfit(misfit, AGENT_CONFIG_PATH));
   const rest = withoutUnknownKeys(AgentConfig, checked);
   if (rest === undefined) return { config: {}, warnings: warnings.map((warning) => `agent.yaml is not used: ${warning}`) };

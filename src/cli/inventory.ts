@@ -4,12 +4,10 @@ import { type DiscoverOptions, discover } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
-import { createRecorder } from "../platform/recorder.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
-import { discoverOptions } from "./inventory-options.ts";
-import { renderInventory } from "./render-inventory.ts";
+import { discoverOptions, usualModelDirs } from "./inventory-options.ts";
 
 export const inventory = defineCommand({
   name: "inventory",
@@ -52,7 +50,11 @@ export const inventory = defineCommand({
     const env = host.kind === "host" ? ctx.env : {};
     const chosen = await discoverOptions(host, flags, env);
     await checkPlaces(host, flags);
-    const recorder = args.record === undefined ? undefined : createRecorder(host, chosen.options.modelDirs);
+    // What only some calls need is loaded by them: the driver is to be asked as early as possible.
+    const recorder =
+      args.record === undefined
+        ? undefined
+        : (await import("../platform/recorder.ts")).createRecorder(host, [...chosen.options.modelDirs, ...REPLAYED_MODEL_DIRS]);
     // Read once more through the recorder, so that agent.yaml is part of the recording.
     if (recorder !== undefined) await discoverOptions(recorder.runner, flags, env);
     // A recording holds both, so that whoever replays it can compare them.
@@ -60,12 +62,18 @@ export const inventory = defineCommand({
     const found = await inspect(ctx, recorder?.runner ?? host, chosen.options, bothSources);
     const data: Inventory = { ...found, warnings: [...chosen.warnings, ...found.warnings] };
     if (recorder !== undefined && args.record !== undefined) {
-      const summary = recorder.write(args.record, { about: aboutOf(data), raw: args["record-raw"] === true, users: usersOf(ctx) });
+      const names = { users: usersOf(ctx), hostnames: data.hostname === undefined ? [] : [data.hostname] };
+      const summary = recorder.write(args.record, { about: aboutOf(data), raw: args["record-raw"] === true, ...names });
       ctx.log.info("recording written", { folder: summary.folder, commands: summary.commands, files: summary.files });
     }
+    if (args.json === true) return { data, text: "" };
+    const { renderInventory } = await import("./render-inventory.ts");
     return { data, text: (view) => renderInventory(data, { color: view.color, gpus }) };
   },
 });
+
+/** What a recorded machine is asked for by default, whoever recorded it and whatever folders they named. */
+const REPLAYED_MODEL_DIRS = usualModelDirs("/root", {});
 
 async function inspect(ctx: Context, runner: Runner, options: DiscoverOptions, more: Partial<DiscoverOptions>): Promise<Inventory> {
   const progress = ctx.progress("looking at this node: nvidia-smi, adapters, model folders");

@@ -5,7 +5,7 @@ import type { Runner } from "../platform/runner.ts";
 import { type Answer, type Command, usageError, type View } from "./command.ts";
 import { root } from "./commands.ts";
 import { type Context, type Output, startProgress } from "./context.ts";
-import { type GlobalFlags, takeGlobalFlags } from "./global-flags.ts";
+import { GLOBAL_NAMES, type GlobalFlags, takeGlobalFlags } from "./global-flags.ts";
 import { reportError } from "./report-error.ts";
 import { renderUsage } from "./usage.ts";
 import { versionLine } from "./version.ts";
@@ -71,21 +71,28 @@ async function findCommand(words: readonly string[], onWay: (found: Found) => vo
   let found: Found = { command: root, path: root.name, words };
   while (Object.keys(found.command.subcommands).length > 0) {
     onWay(found);
-    const [name, ...rest] = found.words;
+    const [first, ...others] = found.words;
+    // After `--` the next word is a command whatever it looks like, and the words after it are still no flags.
+    const name = first === "--" ? others[0] : first;
+    const rest = first === "--" ? [first, ...others.slice(1)] : others;
     if (name === undefined) return found;
     const known = found.command.subcommands;
     const listed = Object.hasOwn(known, name) ? known[name] : undefined;
-    if (listed === undefined) throw unknownCommand(name, found);
+    if (listed === undefined) throw first === name && name.startsWith("-") ? unknownFlag(name, found) : unknownCommand(name, found);
     found = { command: await listed.load(), path: `${found.path} ${name}`, words: rest };
   }
   onWay(found);
   return found;
 }
 
+function unknownFlag(word: string, found: Found) {
+  const name = word.split("=")[0] ?? word;
+  const near = suggest(name, GLOBAL_NAMES);
+  const fix = near === undefined ? "flags of a command stand after its name" : `did you mean ${near}?`;
+  return usageError(`unknown flag ${name}`, `"${found.path}" has no such flag`, fix);
+}
+
 function unknownCommand(name: string, found: Found) {
-  if (name.startsWith("-")) {
-    return usageError(`unknown flag ${name}`, `"${found.path}" has no such flag`, "flags of a command stand after its name");
-  }
   const near = suggest(name, Object.keys(found.command.subcommands));
   const fix = near === undefined ? "give one of those below" : `did you mean ${near}?`;
   return usageError(`unknown command "${name}"`, `"${found.path}" has no such command`, fix);

@@ -99,15 +99,20 @@ export function joinCards(list: ListReport | undefined, query: CardSources["quer
   const paired = new Set(pairs.values());
   const looseRaws = raws.filter((raw) => !paired.has(raw));
   const looseListed = list.cards.filter((listed) => !pairs.has(listed));
-  const sameLength = looseRaws.length === looseListed.length;
-  if (sameLength) {
+  // Two UUIDs that differ are two cards, however well the numbers agree.
+  const inOrder =
+    looseRaws.length === looseListed.length &&
+    looseListed.every(({ uuid }, at) => uuid === undefined || (looseRaws[at]?.uuid ?? uuid) === uuid);
+  if (inOrder) {
     for (const [at, listed] of looseListed.entries()) {
       const raw = looseRaws[at];
       if (raw !== undefined) pairs.set(listed, raw);
     }
   }
   const known = list.cards.map((listed) => ({ index: listed.index, listed, raw: pairs.get(listed) }));
-  const unlisted = sameLength ? [] : looseRaws.map((raw) => ({ index: raw.index, listed: undefined, raw }));
+  // A part that was cut off before its UUID is one of the listed cards that nothing is known about; it is no card more.
+  const nameless = (raw: QueriedCard): boolean => raw.uuid === undefined && !raw.lost && looseListed.length > 0;
+  const unlisted = inOrder ? [] : looseRaws.filter((raw) => !nameless(raw)).map((raw) => ({ index: raw.index, listed: undefined, raw }));
   return [...known, ...unlisted];
 }
 

@@ -11,10 +11,9 @@ import { withDisagreements } from "./disagreement.ts";
 import { discoverHost } from "./host.ts";
 import { discoverImex } from "./imex.ts";
 import { discoverInfiniband } from "./infiniband.ts";
-import type { NvidiaOptions, NvidiaReport } from "./nvidia.ts";
+import { NO_CARDS, type NvidiaOptions, type NvidiaReport } from "./nvidia.ts";
 import { discoverPlaces } from "./places.ts";
 import { discoverStorage } from "./storage.ts";
-import { discoverWeights } from "./weights/discover-weights.ts";
 
 export const IB_ROOT = "/sys/class/infiniband";
 
@@ -42,20 +41,6 @@ export interface DiscoverOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const NO_CARDS: NvidiaReport = {
-  source: "none",
-  driverVersion: undefined,
-  cudaVersion: undefined,
-  list: undefined,
-  query: undefined,
-  queryProblem: undefined,
-  topology: undefined,
-  lostCards: [],
-  warnings: [],
-};
-
-const NO_ANSWER: DriverAnswer = { report: NO_CARDS, other: undefined };
-
 /** The node's inventory (DESIGN.md, section 6). Throws only when the recording does not hold what is asked, or when told to stop. */
 export async function discover(runner: Runner, options: DiscoverOptions): Promise<Inventory> {
   const withCards = options.gpus !== "none";
@@ -65,7 +50,8 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
     wanted ? guarded(name, look, nothing, problems) : Promise.resolve(nothing);
 
   // The driver is asked first: it is the slowest, and all else is read while it thinks.
-  const asking = source("GPUs", withCards, () => askDriver(runner, nvidiaOptions(options), nvmlChoice(runner, options)), NO_ANSWER);
+  const noAnswer: DriverAnswer = { report: { ...NO_CARDS, source: withCards ? "unavailable" : "none" }, other: undefined };
+  const asking = source("GPUs", withCards, () => askDriver(runner, nvidiaOptions(options), nvmlChoice(runner, options)), noAnswer);
   const looking = Promise.all([
     source("NVLink domain service", withCards, () => discoverImex(runner), {}),
     source(
@@ -76,10 +62,10 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
     ),
     source("host", true, () => discoverHost(runner), { warnings: [] }),
     source("storage", withRest, () => discoverStorage(runner, options.modelDirs), { storage: [], warnings: [] }),
-    source("weights", withRest, () => discoverWeights(runner, options.modelDirs), { weights: [], warnings: [] }),
+    source("weights", withRest, () => findWeights(runner, options.modelDirs), { weights: [], warnings: [] }),
   ]);
-  const { report: nvidia, other } = await asking;
-  const [imex, adapters, host, storage, weights] = await looking;
+  // Together: when both throw, the one not waited for would end the process as an unhandled rejection.
+  const [{ report: nvidia, other }, [imex, adapters, host, storage, weights]] = await Promise.all([asking, looking]);
   const places = await source("PCI bus", withCards, () => placesOf(runner, nvidia, adapters.hcas), NO_PLACES);
   const joined = joinDevices({ ...nvidia, places });
   const devices = other?.source === "nvidia-smi" ? withDisagreements(joined, joinDevices({ ...other, places })) : joined;
@@ -108,6 +94,11 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
       ...weights.warnings,
     ],
   });
+}
+
+/** A third of the program is about weights: it is loaded while the driver is being asked. */
+async function findWeights(runner: Runner, roots: readonly string[]) {
+  return (await import("./weights/discover-weights.ts")).discoverWeights(runner, roots);
 }
 
 const NO_ADAPTERS: { readonly hcas: readonly Hca[]; readonly warnings: readonly string[] } = { hcas: [], warnings: [] };

@@ -7,6 +7,7 @@ import type { RawCard } from "./nvidia-smi/query.ts";
  * Sources: nvidia-smi(1) of driver 580; NVIDIA GPU memory error management guide.
  */
 export function cardProblems(card: RawCard): readonly string[] {
+  if (!card.readable) return ["its state is not known: its part of nvidia-smi -q -x cannot be read"];
   return [
     ...recoveryProblems(card),
     ...memoryProblems(card),

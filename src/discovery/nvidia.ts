@@ -9,9 +9,8 @@ import { type ExecResult, type Runner, RunnerError } from "../platform/runner.ts
 import type { QueriedCard } from "./cards.ts";
 import { explainFailure, type Failure } from "./nvidia-smi/failure.ts";
 import { type ListReport, parseList } from "./nvidia-smi/list.ts";
-import { parseQuery } from "./nvidia-smi/query.ts";
 import { parseTopology, type TopologyReport } from "./nvidia-smi/topology.ts";
-import { discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
+import { byBusId, discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
 
 /**
  * Limit of one call. Eight cards without persistence take up to 3 s each for the first client (ECC scrub); a reset by another
@@ -42,19 +41,35 @@ export interface NvidiaReport {
   readonly warnings: readonly string[];
 }
 
+/** Nothing asked, nothing known. */
+export const NO_CARDS: NvidiaReport = {
+  source: "none",
+  driverVersion: undefined,
+  cudaVersion: undefined,
+  list: undefined,
+  query: undefined,
+  queryProblem: undefined,
+  topology: undefined,
+  lostCards: [],
+  warnings: [],
+};
+
 /** How one call ended. */
 export type Answer =
   | { readonly kind: "absent" }
   | { readonly kind: "failed"; readonly text: string; readonly hung: boolean }
   | { readonly kind: "answered"; readonly result: ExecResult; readonly failure: Failure | undefined };
 
-/** `asked`: the answer of `topo -m` where it has been asked for already. */
-export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, asked?: Promise<Answer>): Promise<NvidiaReport> {
-  const [list, query, topology] = await Promise.all([
-    ask(runner, options, ["-L"]),
-    ask(runner, options, ["-q", "-x"]),
-    asked ?? askTopology(runner, options),
-  ]);
+/** `topo`: the answer of `topo -m` where it has been asked for already. */
+export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, topo?: Promise<Answer>): Promise<NvidiaReport> {
+  const asked = Promise.all([ask(runner, options, ["-L"]), ask(runner, options, ["-q", "-x"]), topo ?? askTopology(runner, options)]);
+  // The XML parser's first documents cost three times its later ones: that is spent while the driver thinks.
+  // It is also loaded only now; what the calls throw meanwhile is thrown when they are awaited below.
+  asked.catch(() => undefined);
+  const { parseQuery } = await import("./nvidia-smi/query.ts");
+  const warming = warmUp(parseQuery);
+  const [list, query, topology] = await asked;
+  warming.stop();
   if (list.kind === "absent" && query.kind === "absent") return withoutTool(runner);
   const parsedList = list.kind === "answered" ? parseList(list.result.stdout) : undefined;
   const usableList =
@@ -67,7 +82,7 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, asked
     ...(query.kind === "answered" && isOneOf(query, true) ? (parsedQuery?.warnings ?? []) : []),
   ];
   const one = await oneByOne(runner, options, query, parsedQuery?.cards ?? [], usableList);
-  const cards = [...(parsedQuery?.cards ?? []), ...one.cards];
+  const { cards } = one;
   const parsedTopology = topologyOf(topology);
   const nothing = usableList === undefined && cards.length === 0;
   const proc = nothing || parsedQuery?.driverVersion === undefined ? await quietly(() => discoverProcNvidia(runner)) : undefined;
@@ -81,12 +96,42 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, asked
     queryProblem: problemOf(query),
     topology: parsedTopology.report,
     lostCards: nothing ? [...one.lost, ...stillKnown(proc, onBus, one.lost, wordsOf(query) ?? wordsOf(list))] : one.lost,
-    warnings: folded([...warnings, ...parsedTopology.warnings, ...one.warnings]),
+    warnings: folded([...warnings, ...parsedTopology.warnings]),
   };
 }
 
 export function askTopology(runner: Runner, options: NvidiaOptions): Promise<Answer> {
   return ask(runner, options, ["topo", "-m"]);
+}
+
+const WARM_UP_ROUNDS = 30;
+
+/** Parses a made-up card again and again, in steps of a millisecond or two, so that an answer is never kept waiting. */
+function warmUp(parse: (text: string) => unknown): { stop(): void } {
+  const element = (tag: string, content: string): string => `<${tag}>${content}</${tag}>\n\t`;
+  const values = Array.from({ length: 40 }, (_, n) => element(`a${n}`, element("b", `${n} MiB`))).join("");
+  const known = [
+    element("uuid", "GPU-0"),
+    element("mig_mode", element("current_mig", "Disabled")),
+    element("pci", element("pci_bus_id", "0")),
+    element("fb_memory_usage", element("total", "1 MiB")),
+    element("temperature", element("gpu_temp", "1 C")),
+    element("gpu_power_readings", element("power_draw", "1.00 W")),
+    element("ecc_errors", element("volatile", element("dram_uncorrectable", "0"))),
+    element("clocks_event_reasons", element("clocks_event_reason_hw_slowdown", "Not Active")),
+    element("fabric", element("state", "Completed")),
+    element("processes", element("process_info", element("pid", "1"))),
+  ].join("");
+  const text = `<nvidia_smi_log>${`<gpu id="0">${known}${values}</gpu>`.repeat(2)}</nvidia_smi_log>`;
+  let left = WARM_UP_ROUNDS;
+  let timer: ReturnType<typeof setTimeout>;
+  const step = (): void => {
+    parse(text);
+    left--;
+    if (left > 0) timer = setTimeout(step, 1);
+  };
+  timer = setTimeout(step, 0);
+  return { stop: () => clearTimeout(timer) };
 }
 
 async function ask(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
@@ -109,15 +154,7 @@ async function withoutTool(runner: Runner): Promise<NvidiaReport> {
   const cards = (await quietly(() => listNvidiaCards(runner))) ?? [];
   const warnings =
     cards.length === 0 ? [] : [`${cards.length} NVIDIA cards are on the PCI bus, but there is no nvidia-smi: install the driver`];
-  const unknown = {
-    driverVersion: undefined,
-    cudaVersion: undefined,
-    list: undefined,
-    query: undefined,
-    queryProblem: undefined,
-    topology: undefined,
-  };
-  return { source: "none", ...unknown, lostCards: [], warnings };
+  return { ...NO_CARDS, warnings };
 }
 
 /** What to say of a call that gave nothing, or not everything. `partOnly`: absent although its sister answered, so only unrecorded. */
@@ -179,14 +216,12 @@ export function topologyOf(answer: Answer): { readonly report: TopologyReport | 
 }
 
 interface OneByOne {
+  /** Those that answered together and those that answered for themselves. */
   readonly cards: readonly QueriedCard[];
   readonly lost: readonly UnusableCard[];
   readonly driverVersion: string | undefined;
   readonly cudaVersion: string | undefined;
-  readonly warnings: readonly string[];
 }
-
-const NOBODY: OneByOne = { cards: [], lost: [], driverVersion: undefined, cudaVersion: undefined, warnings: [] };
 
 /** One lost card makes the query for all fail: then each card is asked for itself, so that it does not hide the others. */
 async function oneByOne(
@@ -196,8 +231,10 @@ async function oneByOne(
   answered: readonly QueriedCard[],
   list: ListReport | undefined,
 ): Promise<OneByOne> {
-  if (all.kind !== "answered" || all.failure === undefined || all.failure.usable) return NOBODY;
-  if (all.failure.kind !== "card-lost" && all.failure.kind !== "other") return NOBODY;
+  const nobodyElse: OneByOne = { cards: answered, lost: [], driverVersion: undefined, cudaVersion: undefined };
+  if (all.kind !== "answered" || all.failure === undefined || all.failure.usable) return nobodyElse;
+  if (all.failure.kind !== "card-lost" && all.failure.kind !== "other") return nobodyElse;
+  const { parseQuery } = await import("./nvidia-smi/query.ts");
   const proc = await quietly(() => discoverProcNvidia(runner));
   const busIds = await cardsOnBus(runner, proc, all.failure, list);
   const done = new Set(answered.map((card) => parseBusId(card.busId)));
@@ -208,20 +245,24 @@ async function oneByOne(
   );
   const cards: QueriedCard[] = [];
   const lost: UnusableCard[] = [];
-  let versions: Pick<OneByOne, "driverVersion" | "cudaVersion"> = NOBODY;
+  // With a list the UUID tells the index of a card that answers; without one, only its place among all on the bus.
+  const placed = (card: QueriedCard, index: number | undefined): QueriedCard =>
+    (list?.cards.length ?? 0) > 0 || index === undefined ? card : { ...card, index };
+  let versions: Pick<OneByOne, "driverVersion" | "cudaVersion"> = { driverVersion: undefined, cudaVersion: undefined };
   for (const { busId, answer } of asked) {
     const report = answer.kind === "answered" ? parseQuery(answer.result.stdout) : undefined;
     const card = report?.cards[0];
-    const index = indexOnBus(busId, busIds, list, cards);
+    const index = indexOnBus(busId, busIds, list);
     if (card === undefined) {
       const known = proc?.cards.find((candidate) => candidate.busId === busId);
       lost.push(compact({ index, uuid: known?.uuid, name: known?.model, pci_bus_id: busId, reason: lostReason(answer) }));
       continue;
     }
     versions = { driverVersion: report?.driverVersion ?? versions.driverVersion, cudaVersion: report?.cudaVersion ?? versions.cudaVersion };
-    cards.push(list === undefined && index !== undefined ? { ...card, index } : card);
+    cards.push(placed(card, index));
   }
-  return { cards, lost, ...versions, warnings: [] };
+  const before = answered.map((card) => placed(card, indexOnBus(parseBusId(card.busId) ?? "", busIds, list)));
+  return { cards: [...before, ...cards], lost, ...versions };
 }
 
 function lostReason(answer: Answer): string {
@@ -249,22 +290,18 @@ async function cardsOnBus(
     const busId = text === undefined ? undefined : parseBusId(text);
     return busId === undefined ? [] : [busId];
   });
-  return unique([...(proc?.cards.map((card) => card.busId) ?? []), ...pci, ...named]).sort();
+  return unique([...(proc?.cards.map((card) => card.busId) ?? []), ...pci, ...named]).sort(byBusId);
 }
 
 /**
  * NVML counts cards in the order of their bus ids, lost ones included, so a card's place among all on the bus is its index. The list
  * is the better witness: what it says of the card wins, and a list that names another card at that index forbids the guess.
  */
-function indexOnBus(
-  busId: string,
-  busIds: readonly string[],
-  list: ListReport | undefined,
-  _done: readonly QueriedCard[],
-): number | undefined {
+function indexOnBus(busId: string, busIds: readonly string[], list: ListReport | undefined): number | undefined {
   const named = list?.inaccessible.find((card) => card.busId !== undefined && parseBusId(card.busId) === busId);
   if (named?.index !== undefined) return named.index;
   const place = busIds.indexOf(busId);
+  if (place < 0) return undefined;
   if (list === undefined) return place;
   return list.cards.some((card) => card.index === place) ? undefined : place;
 }

@@ -109,6 +109,7 @@ function queriedCard(card: NvmlCard): QueriedCard {
     clockReasons: clockReasonsOf(card.clock_event_reasons),
     virtualizationMode: card.virtualization_mode === "none" ? undefined : inWords(card.virtualization_mode),
     pcie: { genCurrent: pcie?.gen_current, genMax: pcie?.gen_max, widthCurrent: pcie?.width_current, widthMax: pcie?.width_max },
+    readable: true,
     lost: card.error?.code === NVML_CODES.gpuIsLost,
     errorTexts: errorTextsOf(card),
   };

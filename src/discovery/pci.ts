@@ -154,8 +154,8 @@ export function isCardClass(text: string): boolean {
   return /^\s*0x030[02][0-9a-f]{2}\s*$/i.test(text);
 }
 
-/** Longer domains are higher ones. */
-function byBusId(a: string, b: string): number {
+/** Order of bus ids. Longer domains are higher ones. */
+export function byBusId(a: string, b: string): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
 

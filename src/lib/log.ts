@@ -50,7 +50,14 @@ function renderFields(fields: object): string {
     .join("");
 }
 
-/** Quoted where a reader could not tell where the value ends; control characters never reach a terminal. */
+/** What a terminal acts upon or shows nothing of: control, format and bidirectional characters, lone surrogates, line separators. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** A JSON string where a reader could not tell where the value ends; control characters never reach a terminal. */
 function quoted(value: string): string {
-  return value === "" || /[\s"=\p{Cc}]/u.test(value) ? JSON.stringify(value) : value;
+  if (value !== "" && !/[\s"=]/.test(value) && value.search(UNPRINTABLE) < 0) return value;
+  // JSON leaves DEL, the C1 controls (U+009B starts an escape sequence like ESC [) and bidirectional marks as they are.
+  return JSON.stringify(value).replace(UNPRINTABLE, (character) =>
+    Array.from({ length: character.length }, (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""),
+  );
 }

@@ -53,7 +53,12 @@ export function checkValue<T>(
 ): Checked<T> {
   const result = v.safeParse(schema, value);
   if (result.success) return { kind: "ok", value: result.output };
-  return { kind: "misfits", misfits: result.issues.flatMap((issue) => misfitsOf(schema, issue, place)), found: value };
+  const misfits = result.issues.flatMap((issue) => misfitsOf(schema, issue, place));
+  return { kind: "misfits", misfits: misfits.sort(byPlace), found: value };
+}
+
+function byPlace(a: Misfit, b: Misfit): number {
+  return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0);
 }
 
 /** Parses YAML that a person wrote, or throws one `UserError` with every problem and its place. */
@@ -75,17 +80,38 @@ function misfitsOf(
   issue: v.BaseIssue<unknown>,
   place: (keys: readonly (string | number)[]) => { line: number; col: number } | undefined,
 ): readonly Misfit[] {
-  const keys = (issue.path ?? []).map((item) => (typeof item.key === "number" ? item.key : String(item.key)));
-  const path = keys.map((key, at) => (typeof key === "number" ? `[${key}]` : at === 0 ? key : `.${key}`)).join("");
-  const at = place(keys);
-  const unknownKey = issue.type === "strict_object" && issue.expected === "never";
-  const missingKey = issue.type === "strict_object" && issue.received === "undefined";
-  const message = unknownKey
-    ? unknownKeyMessage(String(keys.at(-1) ?? ""), knownKeys(schema, keys.slice(0, -1)))
-    : missingKey
-      ? `the key "${String(keys.at(-1) ?? "")}" is missing`
-      : `expected ${expectedOf(issue)}, found ${issue.received}`;
-  return [{ path, message, line: at?.line, column: at?.col, keys, unknownKey }];
+  const path = issue.path ?? [];
+  const keys = path.map((item) => (typeof item.key === "number" ? item.key : String(item.key)));
+  const parentKeys = keys.slice(0, -1);
+  const parent: unknown = path.at(-1)?.input;
+  const misfit = (at: readonly (string | number)[], message: string, unknownKey = false): Misfit => {
+    const found = place(at);
+    return { path: pathText(at), message, line: found?.line, column: found?.col, keys: at, unknownKey };
+  };
+  if (issue.type === "strict_object" && issue.expected === "never") {
+    // valibot takes a list for an object whose keys are its indexes.
+    if (Array.isArray(parent)) return [misfit(parentKeys, "expected Object, found Array")];
+    const known = knownKeys(schema, parentKeys);
+    // valibot names only the first of several unknown keys.
+    return unknownOf(parent, known, String(keys.at(-1) ?? "")).map((key) =>
+      misfit([...parentKeys, key], unknownKeyMessage(key, known ?? []), true),
+    );
+  }
+  if (issue.type === "strict_object" && issue.received === "undefined") {
+    // Said of the list as a whole, see above.
+    if (Array.isArray(parent) && parent.length > 0) return [];
+    return [misfit(keys, `the key "${String(keys.at(-1) ?? "")}" is missing`)];
+  }
+  return [misfit(keys, `expected ${expectedOf(issue)}, found ${issue.received}`)];
+}
+
+function pathText(keys: readonly (string | number)[]): string {
+  return keys.map((key, at) => (typeof key === "number" ? `[${key}]` : at === 0 ? key : `.${key}`)).join("");
+}
+
+function unknownOf(parent: unknown, known: readonly string[] | undefined, first: string): readonly string[] {
+  if (known === undefined || typeof parent !== "object" || parent === null) return [first];
+  return Object.keys(parent).filter((key) => !known.includes(key));
 }
 
 function expectedOf(issue: v.BaseIssue<unknown>): string {
@@ -94,9 +120,10 @@ function expectedOf(issue: v.BaseIssue<unknown>): string {
   return issue.expected ?? issue.message;
 }
 
-function knownKeys(schema: v.GenericSchema, keys: readonly (string | number)[]): readonly string[] {
+/** `undefined` where the way through the schema cannot be followed, such as behind a union. */
+function knownKeys(schema: v.GenericSchema, keys: readonly (string | number)[]): readonly string[] | undefined {
   const at = schemaAt(schema, keys);
-  return at === undefined ? [] : (schemaKeys(at) ?? []).map((entry) => entry.name);
+  return at === undefined ? undefined : schemaKeys(at)?.map((entry) => entry.name);
 }
 
 function unknownKeyMessage(key: string, known: readonly string[]): string {

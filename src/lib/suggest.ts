@@ -2,6 +2,7 @@
 
 /** The known word nearest to a mistyped one, `undefined` when none is near enough to be meant. */
 export function suggest(word: string, known: readonly string[]): string | undefined {
+  if (word === "") return undefined;
   const limit = Math.max(1, Math.floor(word.length / 3));
   const ranked = known
     .map((candidate) => ({ candidate, distance: distanceOf(word.toLowerCase(), candidate.toLowerCase()) }))

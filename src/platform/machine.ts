@@ -1,9 +1,9 @@
 /** Finds and opens a recorded machine by folder or by name. */
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
-import { parseYamlFile } from "../lib/schema-error.ts";
 import { suggest } from "../lib/suggest.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
+import { parseYamlText } from "../lib/yaml-file.ts";
 import { MachineFile } from "./machine-file.ts";
 import { createRecordedRunner, type RecordedRunnerOptions } from "./recorded-runner.ts";
 import type { Runner } from "./runner.ts";
@@ -16,7 +16,7 @@ function machineFolders(): readonly string[] {
 /** Opens `--machine DIR|NAME`. Throws a `UserError` naming what is missing or does not fit. */
 export async function openMachine(nameOrFolder: string, options: RecordedRunnerOptions = {}): Promise<Runner> {
   const folder = await findMachine(nameOrFolder);
-  return createRecordedRunner(basename(resolve(folder)), folder, readMachineFile(folder), options);
+  return createRecordedRunner(basename(resolve(folder)), folder, await readMachineFile(folder), options);
 }
 
 async function findMachine(nameOrFolder: string): Promise<string> {
@@ -47,7 +47,7 @@ export async function machineNames(): Promise<readonly string[]> {
   return (await import("./packed-machines.ts")).packedNames();
 }
 
-function readMachineFile(folder: string): MachineFile {
+async function readMachineFile(folder: string): Promise<MachineFile> {
   const file = join(folder, "machine.yaml");
   if (!statSync(folder).isDirectory() || !existsSync(file)) {
     throw new UserError({
@@ -57,7 +57,7 @@ function readMachineFile(folder: string): MachineFile {
     });
   }
   const text = readRecording(file);
-  const machine = parseYamlFile(MachineFile, text, file, "mend the file; its keys are in docs/reference/machine-yaml.md");
+  const machine = await parseYamlText(MachineFile, text, file, "mend the file; its keys are in docs/reference/machine-yaml.md");
   for (const command of machine.commands ?? []) {
     for (const name of [command.stdout, command.stderr]) {
       if (name === undefined || existsSync(join(folder, name))) continue;

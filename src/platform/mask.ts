@@ -5,7 +5,8 @@
  */
 
 export interface MaskSubjects {
-  readonly hostname: string | undefined;
+  /** Whole ones; their first parts are replaced too. */
+  readonly hostnames: readonly string[];
   /** Users whose names stand in paths and process names. */
   readonly users: readonly string[];
 }
@@ -61,12 +62,24 @@ export function createMask(subjects: MaskSubjects): Mask {
 
 function wordReplacements(subjects: MaskSubjects, users: (name: string) => string): readonly (readonly [RegExp, string])[] {
   const list: (readonly [RegExp, string])[] = [];
-  const host = subjects.hostname?.trim() ?? "";
-  const short = host.split(".")[0] ?? "";
-  if (host !== "" && host !== "localhost") list.push([wholeWord(host), "host-1"]);
-  if (short !== "" && short !== host && short !== "localhost") list.push([wholeWord(short), "host-1"]);
-  for (const user of subjects.users) if (user !== "" && user !== "root") list.push([wholeWord(user), users(user)]);
+  const hosts = counter((n) => `host-${n}`);
+  for (const name of subjects.hostnames.map((host) => host.trim())) {
+    const short = name.split(".")[0] ?? "";
+    if (!isNobodys(name)) list.push([wholeWord(name), hosts(short)]);
+    if (short !== name && !isNobodys(short)) list.push([wholeWord(short), hosts(short)]);
+  }
+  for (const user of subjects.users) if (!isNobodys(user)) list.push([wholeWord(user), users(user)]);
   return list;
+}
+
+/**
+ * Names that tell nobody apart, and words that stand in every path and answer of a GPU node: a user called nvidia would otherwise turn
+ * /proc/driver/nvidia into a path that nobody asks for.
+ */
+function isNobodys(name: string): boolean {
+  return /^(|root|localhost|\(none\)|nvidia|cuda|gpus?|mlx[45]?|infiniband|ib|nvlink|imex|mig|node|host|user|home|hub|models|llmgw)$/i.test(
+    name,
+  );
 }
 
 function wholeWord(text: string): RegExp {

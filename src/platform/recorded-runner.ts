@@ -79,12 +79,25 @@ async function replay(
   const limitMs = options.timeoutMs ?? 5_000;
   const delayMs = command.hangs === true ? Number.POSITIVE_INFINITY : (command.delay_ms ?? 0);
   const waitMs = Math.min(delayMs, limitMs);
-  if (waits === "real" && waitMs > 0) await Bun.sleep(waitMs);
+  const { signal } = options;
+  if (waits === "real" && waitMs > 0) await pause(waitMs, signal);
+  if (signal?.aborted === true) throw new RunnerError("aborted", `${argv.join(" ")}: stopped`);
   if (delayMs > limitMs) throw new RunnerError("timeout", `${argv.join(" ")} did not answer within ${limitMs / 1000} s`);
   const maxBytes = options.maxBytes ?? 16 * 1024 * 1024;
   const stdout = output(folder, command.stdout, maxBytes);
   const stderr = output(folder, command.stderr, maxBytes);
   return { exitCode: command.exit ?? 0, stdout: stdout.text, stderr: stderr.text, truncated: stdout.cut || stderr.cut };
+}
+
+/** Waits, or until the signal is aborted. */
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }
 
 function matches(command: RecordedCommand, program: string, args: readonly string[]): boolean {

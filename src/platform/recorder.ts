@@ -1,13 +1,14 @@
 /**
  * Remembers everything that a command looked at and writes it as a recorded machine (DESIGN.md, section 5).
  *
- * It wraps another runner and passes every answer through, so the recording holds exactly what this version of llmgw asks for. Model
- * folders are left out: they are large and say nothing about hardware; the recording lists them as absent.
+ * It wraps another runner and passes every answer through, so the recording holds exactly what this version of llmgw asks for. What
+ * model folders hold is left out: it is large and says nothing about hardware. Those that were there are recorded empty, with their
+ * disks; the others are listed as absent.
  */
 import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { stringify } from "yaml";
-import { UserError } from "../lib/user-error.ts";
+import { messageOf, UserError } from "../lib/user-error.ts";
 import type { MachineFile, RecordedCommand } from "./machine-file.ts";
 import { createMask, type Mask } from "./mask.ts";
 import type { NvmlSnapshot } from "./nvml-snapshot.ts";
@@ -26,6 +27,8 @@ export interface RecordOptions {
   /** Serial numbers, UUIDs, host and user names as they are. */
   readonly raw: boolean;
   readonly users: readonly string[];
+  /** What the node is called beside what its kernel says, such as in agent.yaml. */
+  readonly hostnames: readonly string[];
 }
 
 export interface RecordSummary {
@@ -44,10 +47,15 @@ interface Memory {
   readonly disks: Map<string, DiskSpace>;
   nvml: NvmlSnapshot | undefined;
   nvmlFailure: string | undefined;
+  /** Folders whose content is left out, and where those of them that are links really stand. */
+  readonly leftOut: Set<string>;
+  /** Those of them that were there. */
+  readonly modelFolders: Set<string>;
 }
 
-/** `leaveOut`: folders whose content is not recorded. */
-export function createRecorder(inner: Runner, leaveOut: readonly string[]): Recorder {
+/** `modelFolders`: folders whose content is not recorded. */
+export function createRecorder(inner: Runner, modelFolders: readonly string[]): Recorder {
+  const leaveOut = modelFolders.map(bare).filter(firstOnly);
   const memory: Memory = {
     commands: new Map(),
     files: new Map(),
@@ -58,16 +66,33 @@ export function createRecorder(inner: Runner, leaveOut: readonly string[]): Reco
     disks: new Map(),
     nvml: undefined,
     nvmlFailure: undefined,
+    leftOut: new Set(leaveOut),
+    modelFolders: new Set(),
   };
   const recordedAt = inner.now();
   return {
     runner: recordingRunner(inner, memory, leaveOut),
-    write: (folder, options) => writeRecording(memory, folder, recordedAt, leaveOut, options),
+    write: (folder, options) => {
+      try {
+        return writeRecording(memory, folder, recordedAt, leaveOut, options);
+      } catch (error) {
+        if (!(error instanceof Error && "code" in error)) throw error;
+        throw new UserError(
+          { what: `the recording cannot be written to ${folder}`, why: messageOf(error), fix: "give a folder that this user can write" },
+          { cause: error },
+        );
+      }
+    },
   };
 }
 
+/** A path without slashes at its end. */
+function bare(path: string): string {
+  return path.replace(/(?<=.)\/+$/, "");
+}
+
 function recordingRunner(inner: Runner, memory: Memory, leaveOut: readonly string[]): Runner {
-  const isLeftOut = (path: string): boolean => leaveOut.some((top) => path === top || path.startsWith(`${top}/`));
+  const isLeftOut = (path: string): boolean => [...memory.leftOut].some((top) => bare(path) === top || path.startsWith(`${top}/`));
   const note = async <T>(path: string, look: () => Promise<T | undefined>, keep: (value: T) => void): Promise<T | undefined> => {
     if (isLeftOut(path)) return look();
     try {
@@ -136,24 +161,42 @@ function recordingRunner(inner: Runner, memory: Memory, leaveOut: readonly strin
         () => inner.readLink(path),
         (target) => memory.links.set(path, target),
       ),
-    realPath: (path, options) =>
-      note(
+    realPath: async (path, options) => {
+      const real = await note(
         path,
         () => inner.realPath(path, options),
         () => memory.folders.add(path),
-      ),
+      );
+      // Weights are read where they really stand.
+      if (real !== undefined && isLeftOut(path)) memory.leftOut.add(real);
+      return real;
+    },
     stat: (path, options) =>
-      note(
-        path,
-        () => inner.stat(path, options),
-        (found: FileStat) => rememberStat(memory, path, found),
-      ),
+      leaveOut.includes(bare(path))
+        ? rememberModelFolder(memory, bare(path), () => inner.stat(path, options))
+        : note(
+            path,
+            () => inner.stat(path, options),
+            (found: FileStat) => rememberStat(memory, path, found),
+          ),
     diskSpace: async (path) => {
       const space = await inner.diskSpace(path);
       if (space !== undefined) memory.disks.set(path, space);
       return space;
     },
   };
+}
+
+/** Of a model folder only whether it is there, and may be looked at. */
+async function rememberModelFolder(memory: Memory, path: string, look: () => Promise<FileStat | undefined>): Promise<FileStat | undefined> {
+  try {
+    const found = await look();
+    if (found?.kind === "directory") memory.modelFolders.add(path);
+    return found;
+  } catch (error) {
+    if (error instanceof RunnerError && error.kind !== "aborted") memory.unreadable.add(path);
+    throw error;
+  }
 }
 
 function rememberStat(memory: Memory, path: string, found: FileStat): void {
@@ -190,12 +233,13 @@ function writeRecording(
       fix: "give another folder, or remove that one",
     });
   }
-  const mask = options.raw ? undefined : createMask({ hostname: hostnameOf(memory), users: options.users });
+  const mask = options.raw ? undefined : createMask({ hostnames: [...hostnameOf(memory), ...options.hostnames], users: options.users });
   const text = (original: string): string => mask?.text(original) ?? original;
   mkdirSync(join(folder, "root"), { recursive: true });
   const commands = writeCommands(memory, folder, text);
   if (memory.nvml !== undefined) writeFileSync(join(folder, NVML_FILE), text(`${JSON.stringify(memory.nvml, undefined, 2)}\n`));
   const files = writeTree(memory, join(folder, "root"), mask);
+  const missing = leaveOut.filter((path) => !memory.modelFolders.has(path) && !memory.unreadable.has(path));
   const machine: MachineFile = {
     about: options.about,
     source: "recorded",
@@ -206,7 +250,7 @@ function writeRecording(
     absent_commands: [...memory.commands.values()]
       .flatMap((c) => (c.result === "absent" ? [basename(c.argv[0] ?? "")] : []))
       .filter(firstOnly),
-    absent: [...[...memory.absent].filter((path) => !hasAncestor(path, memory.absent)), ...leaveOut].map(text).sort(),
+    absent: [...[...memory.absent].filter((path) => !hasAncestor(path, memory.absent)), ...missing].map(text).sort(),
     unreadable: [...memory.unreadable].map(text).sort(),
     disks: Object.fromEntries([...memory.disks].map(([path, space]) => [text(path), { ...space }])),
   };
@@ -215,7 +259,7 @@ function writeRecording(
     options.raw
       ? "# as the machine gave them (--record-raw): look before you share it."
       : "# replaced, the same one by the same one. Look before you share it.",
-    `# Model folders are not recorded: ${leaveOut.length === 0 ? "none were asked for" : leaveOut.map(text).join(", ")}.`,
+    `# What model folders hold is not recorded: ${leaveOut.length === 0 ? "none were asked for" : leaveOut.map(text).join(", ")}.`,
     "",
   ];
   writeFileSync(join(folder, "machine.yaml"), head.join("\n") + stringify(machine, { lineWidth: 140 }));
@@ -273,7 +317,7 @@ function writeTree(memory: Memory, root: string, mask: Mask | undefined): number
     writeFileSync(at, mask === undefined ? bytes : maskedBytes(bytes, mask));
     written++;
   }
-  for (const path of [...memory.folders].sort()) {
+  for (const path of [...memory.folders, ...memory.modelFolders].sort()) {
     const at = join(root, real(text(path)));
     if (!linkOrFileExists(at)) mkdirSync(at, { recursive: true });
   }
@@ -317,7 +361,7 @@ function maskedBytes(bytes: Uint8Array, mask: Mask): Uint8Array {
   return new TextEncoder().encode(mask.text(new TextDecoder().decode(bytes)));
 }
 
-function hostnameOf(memory: Memory): string | undefined {
+function hostnameOf(memory: Memory): readonly string[] {
   const bytes = memory.files.get("/proc/sys/kernel/hostname") ?? memory.files.get("/etc/hostname");
-  return bytes === undefined ? undefined : new TextDecoder().decode(bytes).trim();
+  return bytes === undefined ? [] : [new TextDecoder().decode(bytes).trim()];
 }

@@ -121,7 +121,7 @@ describe.skipIf(COMPILER === undefined)("cards through the library on a host (ne
     const recorder = createRecorder(host.runner, []);
     const seen = await discover(recorder.runner, { modelDirs: [], gpus: "only", nvmlLibrary: library, bothSources: true });
     const folder = join(host.folder, "recording");
-    recorder.write(folder, { about: "a test", raw: false, users: [] });
+    recorder.write(folder, { about: "a test", raw: false, users: [], hostnames: [] });
     const json = readFileSync(join(folder, "nvml.json"), "utf8");
     for (const gpu of seen.gpus) expect(json).not.toContain(gpu.uuid.replace(/^(?:GPU|MIG)-/, ""));
     const replayed = await discover(await openMachine(folder), { modelDirs: [], gpus: "only" });
@@ -136,7 +136,7 @@ describe.skipIf(COMPILER === undefined)("cards through the library on a host (ne
     const recorder = createRecorder(host.runner, []);
     await discover(recorder.runner, { modelDirs: [], gpus: "only", nvmlLibrary: library, bothSources: true });
     const folder = join(host.folder, "recording");
-    recorder.write(folder, { about: "a test", raw: false, users: [] });
+    recorder.write(folder, { about: "a test", raw: false, users: [], hostnames: [] });
     const replayed = await discover(await openMachine(folder), { modelDirs: [], gpus: "only" });
     expect(replayed.source).toBe("nvidia-smi");
     expect(replayed.warnings.join()).toContain("different versions");

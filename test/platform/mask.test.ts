@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { createMask } from "../../src/platform/mask.ts";
 
-const subjects = { hostname: "gpu-node-17.example.org", users: ["alice"] };
+const subjects = { hostnames: ["gpu-node-17.example.org"], users: ["alice"] };
 
 test("a UUID is replaced by the same made-up one everywhere, in every form that holds it", () => {
   const mask = createMask(subjects);
@@ -42,6 +42,17 @@ test("host and user names, home folders and addresses go; versions and bus ids s
   expect(mask.text("/home/bob/venv/bin/python --user alice")).toBe("/home/user-2/venv/bin/python --user user-1");
   expect(mask.text("Node #0 - 10.1.2.3 - READY - Version: 570.172.08")).toBe("Node #0 - 192.0.2.1 - READY - Version: 570.172.08");
   expect(mask.text("00000000:17:00.0 0000:1a:00.0 32.39.3804 0-47,96-143")).toBe("00000000:17:00.0 0000:1a:00.0 32.39.3804 0-47,96-143");
+});
+
+test("each name of a node is replaced, by the same one where only the domain differs", () => {
+  const mask = createMask({ hostnames: ["gpu-node-17.example.org", "gpu-node-17", "rack7"], users: [] });
+  expect(mask.text("gpu-node-17.example.org gpu-node-17 rack7 rack77")).toBe("host-1 host-1 host-2 rack77");
+});
+
+test("a name that is a word of every recording stays, since the recording would no longer fit together", () => {
+  const mask = createMask({ hostnames: ["gpu", "(none)"], users: ["nvidia", "root", ""] });
+  const text = '/proc/driver/nvidia/version <gpu id="00000000:17:00.0"> (none) /root/x';
+  expect(mask.text(text)).toBe(text);
 });
 
 test("masking twice changes nothing more, and equal stays equal while different stays different", () => {

@@ -73,17 +73,18 @@ const CODE_MEANS: Readonly<Record<number, string>> = {
 
 /** `undefined` when it did not fail. With exit code 0 only a whole-output error sentence counts: a good code can hide a fault. */
 export function explainFailure(exitCode: number, stdout: string, stderr: string): Failure | undefined {
-  const lines = `${stdout}\n${stderr}`.split(/\r?\n/).map((line) => line.trim());
+  if (exitCode === 0 && hasContent(stdout)) return undefined;
+  const lines = `${withoutDocuments(stdout)}\n${stderr}`.split(/\r?\n/).map((line) => line.trim());
   const handle = lines.map(parseHandle).find((found) => found !== undefined);
   const sentence = SENTENCES.map(({ kind, pattern }) => ({ kind, at: lines.findIndex((line) => pattern.test(line)) })).find(
     ({ at }) => at >= 0,
   );
-  if (exitCode === 0 && (sentence === undefined || hasContent(stdout))) return undefined;
+  if (exitCode === 0 && sentence === undefined) return undefined;
   const kind = sentence?.kind ?? BY_CODE[exitCode] ?? "other";
   const next = sentence === undefined ? undefined : lines[sentence.at + 1];
   const words =
     sentence === undefined
-      ? firstWords(lines)
+      ? firstWords(lines, hasContent(stdout))
       : [lines[sentence.at] ?? "", /^NVML library version/i.test(next ?? "") ? next : undefined].filter(Boolean).join(" ");
   const code = CODE_MEANS[exitCode] ?? `exit code ${exitCode}`;
   return {
@@ -100,7 +101,16 @@ function hasContent(stdout: string): boolean {
   return /<nvidia_smi_log|^GPU \d+: |^\s*(?:\[?\S*\[4m)?GPU0/m.test(stdout);
 }
 
-/** The first line that is a sentence and no part of a document. */
-function firstWords(lines: readonly string[]): string {
-  return lines.find((line) => line !== "" && !line.startsWith("<")) ?? "";
+/** Whole documents out: a process in one may be called like an error sentence. */
+function withoutDocuments(stdout: string): string {
+  const open = stdout.indexOf("<?xml");
+  const end = "</nvidia_smi_log>";
+  const close = stdout.lastIndexOf(end);
+  return open < 0 || close < open ? stdout : `${stdout.slice(0, open)}\n${stdout.slice(close + end.length)}`;
+}
+
+/** The first line that is a sentence. Beside output only a warning is one: the rest are cards, rows of a matrix, parts of a document. */
+function firstWords(lines: readonly string[], besideOutput: boolean): string {
+  const warning = lines.find((line) => /^(?:warning|error)\b/i.test(line));
+  return warning ?? (besideOutput ? "" : (lines.find((line) => line !== "" && !line.startsWith("<")) ?? ""));
 }

@@ -48,27 +48,37 @@ export function parseList(text: string): ListReport {
   const cards: (ListedCard & { readonly instances: ListedInstance[] })[] = [];
   const inaccessible: InaccessibleCard[] = [];
   const warnings: string[] = [];
+  // The card that instances below belong to: none after a card's line that was left out, since they are not of the card before it.
+  let parent: (ListedCard & { readonly instances: ListedInstance[] }) | undefined;
   for (const line of text.split(/\r?\n/)) {
     const instance = parseInstance(line);
     const card = parseCard(line);
     const handle = parseHandle(line);
     if (instance !== undefined) {
-      const parent = cards.at(-1);
-      if (parent === undefined) warnings.push(`nvidia-smi -L lists a MIG instance before any card: ${shown(line)}`);
+      if (parent === undefined) warnings.push(`nvidia-smi -L lists a MIG instance below no card that can be read: ${shown(line)}`);
       else if (parent.instances.some((other) => other.device === instance.device)) {
         warnings.push(`nvidia-smi -L lists MIG instance ${parent.index}/mig${instance.device} twice; the first counts`);
       } else parent.instances.push(instance);
     } else if (card !== undefined) {
-      if (cards.some((other) => other.index === card.index))
-        warnings.push(`nvidia-smi -L lists card ${card.index} twice; the first counts`);
-      else cards.push({ ...card, instances: [] });
+      parent = cards.some((other) => other.index === card.index) ? undefined : { ...card, instances: [] };
+      if (parent === undefined) warnings.push(`nvidia-smi -L lists card ${card.index} twice; the first counts`);
+      else cards.push(parent);
     } else if (handle !== undefined) {
-      inaccessible.push(handle);
+      if (!inaccessible.some((other) => other.busId === handle.busId)) inaccessible.push(handle);
+      parent = undefined;
     } else if (/^GPU \d|^\s+MIG\s/.test(line)) {
       warnings.push(`nvidia-smi -L: a line that cannot be read was left out: ${shown(line)}`);
+      if (line.startsWith("GPU")) parent = undefined;
     }
   }
-  return { cards, inaccessible, warnings };
+  return { cards, inaccessible, warnings: capped(warnings) };
+}
+
+const MAX_WARNINGS = 20;
+
+function capped(warnings: readonly string[]): readonly string[] {
+  if (warnings.length <= MAX_WARNINGS) return warnings;
+  return [...warnings.slice(0, MAX_WARNINGS), `nvidia-smi -L: ${warnings.length - MAX_WARNINGS} more lines cannot be read`];
 }
 
 function parseCard(line: string): Omit<ListedCard, "instances"> | undefined {

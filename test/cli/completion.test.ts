@@ -1,0 +1,114 @@
+/** The completion scripts, as the shells themselves take them. */
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { runLlmgw } from "../support/cli.ts";
+import { temporaryFolder } from "../support/folders.ts";
+
+async function script(shell: string): Promise<string> {
+  const { exitCode, stdout, stderr } = await runLlmgw(["completion", shell]);
+  expect([exitCode, stderr]).toEqual([0, ""]);
+  return stdout;
+}
+
+/** Runs a shell without its start-up files; throws with what it complained about. */
+function shellRun(cmd: readonly string[], cwd: string): string {
+  const done = Bun.spawnSync({ cmd: [...cmd], cwd, env: { PATH: process.env.PATH, HOME: cwd }, stdout: "pipe", stderr: "pipe" });
+  const complaint = done.stderr.toString();
+  if (done.exitCode !== 0 || complaint !== "") throw new Error(`${cmd[0]} ended with ${done.exitCode}: ${complaint}`);
+  return done.stdout.toString();
+}
+
+const bash = Bun.which("bash");
+
+describe.skipIf(bash === null)("bash", () => {
+  const program = bash ?? "";
+
+  /** What bash offers for the last word of a line. */
+  async function offered(words: readonly string[]): Promise<readonly string[]> {
+    using folder = temporaryFolder();
+    writeFileSync(join(folder.path, "completion.bash"), await script("bash"));
+    writeFileSync(join(folder.path, "file-of-mine"), "");
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is bash's
+    const drive = 'source ./completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _llmgw; printf "%s\\n" "${COMPREPLY[@]}"';
+    const out = shellRun([program, "--norc", "--noprofile", "-uc", drive, "bash", "llmgw", ...words], folder.path);
+    return out.split("\n").filter((line) => line !== "");
+  }
+
+  test("takes the script without a complaint", async () => {
+    using folder = temporaryFolder();
+    writeFileSync(join(folder.path, "c"), await script("bash"));
+    shellRun([program, "-n", "c"], folder.path);
+  });
+
+  test("offers the commands and the flags of every command at the top", async () => {
+    const words = await offered([""]);
+    expect(words).toEqual(["inventory", "agent", "completion", "--machine", "--log-level", "--no-color", "--help", "--version"]);
+  });
+
+  test("offers what stands below a group", async () => {
+    expect(await offered(["agent", ""])).toContain("inventory");
+    expect(await offered(["agent", ""])).not.toContain("completion");
+    expect(await offered(["agent", "inv"])).toEqual(["inventory"]);
+  });
+
+  test("offers every flag of a command, opposites too, wherever it stands", async () => {
+    for (const path of [["inventory"], ["agent", "inventory"], ["--log-level", "debug", "inventory"]]) {
+      const words = await offered([...path, "--"]);
+      for (const flag of ["--json", "--no-gpu", "--only-gpus", "--nvml", "--no-nvml", "--record", "--record-raw", "--machine"]) {
+        expect(words).toContain(flag);
+      }
+      expect(new Set(words).size).toBe(words.length);
+    }
+    expect(await offered(["inventory", "--rec"])).toEqual(["--record", "--record-raw"]);
+    expect(await offered(["inventory", ""])).not.toContain("agent");
+  });
+
+  test("offers the values of a flag, and files where one is wanted", async () => {
+    expect(await offered(["--log-level", ""])).toEqual(["error", "warn", "info", "debug"]);
+    expect(await offered(["inventory", "--log-level", "w"])).toEqual(["warn"]);
+    expect(await offered(["inventory", "--record", "file"])).toEqual(["file-of-mine"]);
+    expect(await offered(["--machine", "file"])).toEqual(["file-of-mine"]);
+  });
+
+  test("offers the values behind = too, of which bash makes a word of its own", async () => {
+    expect(await offered(["--log-level", "="])).toEqual(["error", "warn", "info", "debug"]);
+    expect(await offered(["inventory", "--log-level", "=", "d"])).toEqual(["debug"]);
+    expect(await offered(["inventory", "--record", "=", "file"])).toEqual(["file-of-mine"]);
+  });
+
+  test("offers the arguments of a command", async () => {
+    expect(await offered(["completion", "b"])).toEqual(["bash"]);
+    expect(await offered(["completion", "ba", "--he"])).toEqual(["--help"]);
+  });
+
+  test("takes the value of a flag for no command", async () => {
+    expect(await offered(["--machine", "agent", "inv"])).toEqual(["inventory"]);
+    expect(await offered(["--machine", "agent", "comp"])).toEqual(["completion"]);
+    expect(await offered(["--machine", "=", "agent", "comp"])).toEqual(["completion"]);
+    expect(await offered(["inventory", "--record", "agent", "--js"])).toEqual(["--json"]);
+  });
+});
+
+const zsh = Bun.which("zsh");
+
+test.skipIf(zsh === null)("zsh takes the script without a complaint", async () => {
+  using folder = temporaryFolder();
+  writeFileSync(join(folder.path, "_llmgw"), await script("zsh"));
+  shellRun([zsh ?? "", "-n", "_llmgw"], folder.path);
+});
+
+const fish = Bun.which("fish");
+
+test.skipIf(fish === null)("fish takes the script without a complaint and completes with it", async () => {
+  using folder = temporaryFolder();
+  writeFileSync(join(folder.path, "c.fish"), await script("fish"));
+  shellRun([fish ?? "", "--no-execute", "c.fish"], folder.path);
+  const offers = shellRun([fish ?? "", "--no-config", "-c", "source c.fish; complete -C 'llmgw agent '"], folder.path);
+  expect(offers).toContain("inventory");
+});
+
+test("the zsh script is the function of bash behind zsh's own loader, the fish script names each command", async () => {
+  expect(await script("zsh")).toStartWith("#compdef llmgw\nautoload -U +X bashcompinit && bashcompinit\n");
+  expect(await script("fish")).toContain("complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory agent completion'");
+});
