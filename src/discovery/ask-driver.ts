@@ -6,7 +6,7 @@ import type { UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { type Answer, askNvidiaSmi, askTopology, type NvidiaOptions, type NvidiaReport, quietly, topologyOf } from "./nvidia.ts";
-import { type NvmlRecords, readSnapshot } from "./nvml.ts";
+import type { NvmlRecords } from "./nvml.ts";
 import { discoverProcNvidia } from "./pci.ts";
 
 export interface NvmlChoice {
@@ -59,6 +59,7 @@ async function askNvml(runner: Runner, options: NvidiaOptions, choice: NvmlChoic
     }
     // Nothing counted is what a container without device nodes shows: nvidia-smi says it in better words.
     if (snapshot.cards.length === 0) return { kind: "nothing", text: undefined };
+    const { readSnapshot } = await import("./nvml.ts");
     return {
       kind: "records",
       records: readSnapshot(snapshot),

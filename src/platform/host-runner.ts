@@ -2,7 +2,6 @@
 import { open, readdir, readlink, realpath, stat, statfs } from "node:fs/promises";
 import { constants } from "node:os";
 import { hostRoundLock } from "./host-lock.ts";
-import { probeNvml } from "./nvml-probe.ts";
 import { endGroup, groupLives } from "./processes.ts";
 import { type Round, type RoundLockOptions, takeRound } from "./round-lock.ts";
 import { type DiskSpace, type ExecOptions, type ExecResult, type FileStat, type ReadOptions, type Runner, RunnerError } from "./runner.ts";
@@ -40,7 +39,9 @@ export function createHostRunner(options: HostRunnerOptions): Runner {
     realPath: (path, pathOptions) => within(path, pathOptions?.timeoutMs, () => realpath(path)),
     stat: (path, statOptions) => within(path, statOptions?.timeoutMs, () => fileStat(path)),
     diskSpace: (path) => within(path, undefined, () => diskSpace(path)),
-    ...(nvmlProbe === undefined ? {} : { nvml: (nvmlOptions) => probeNvml(run, nvmlProbe, nvmlOptions) }),
+    ...(nvmlProbe === undefined
+      ? {}
+      : { nvml: async (nvmlOptions) => (await import("./nvml-probe.ts")).probeNvml(run, nvmlProbe, nvmlOptions) }),
     now: () => new Date(),
   };
 }

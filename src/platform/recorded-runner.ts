@@ -1,12 +1,13 @@
 /** Replays a machine from a folder (DESIGN.md, section 5): what it printed, and its files. */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { checkValue, renderMisfit } from "../lib/schema-error.ts";
-import { messageOf, UserError } from "../lib/user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 import type { MachineFile, RecordedCommand } from "./machine-file.ts";
-import { NvmlSnapshot } from "./nvml-snapshot.ts";
 import { type Entry, entryNames, linkTarget, readPart, resolveEntry } from "./recorded-tree.ts";
 import { type DiskSpace, type ExecOptions, type ExecResult, type FileStat, type ReadOptions, type Runner, RunnerError } from "./runner.ts";
+
+/** The look through NVIDIA's library, beside machine.yaml where the machine has it. */
+export const NVML_FILE = "nvml.json";
 
 export interface RecordedRunnerOptions {
   /** `skip` answers at once where the machine took its time or hung, for tests. Default `real`. */
@@ -28,29 +29,12 @@ export function createRecordedRunner(name: string, folder: string, machine: Mach
     diskSpace: async (path) => tree.disk(path),
     nvml: async () => {
       if (machine.nvml_fails !== undefined) throw new RunnerError("io", machine.nvml_fails);
-      return readNvmlFile(join(folder, NVML_FILE));
+      const file = join(folder, NVML_FILE);
+      // The schema is loaded where there is something to check: the driver is to be asked as early as possible.
+      return existsSync(file) ? (await import("./nvml-file.ts")).readNvmlFile(file) : undefined;
     },
     now: () => (machine.recorded_at === undefined ? new Date(0) : new Date(machine.recorded_at)),
   };
-}
-
-/** The snapshot beside machine.yaml, where the machine has the library. */
-export const NVML_FILE = "nvml.json";
-
-/** `undefined` when there is none. Throws `UserError` for one that does not fit. */
-function readNvmlFile(file: string): NvmlSnapshot | undefined {
-  if (!existsSync(file)) return undefined;
-  const misfit = (why: string): UserError =>
-    new UserError({ what: `${file} does not fit`, why, fix: "record the machine again with: llmgw inventory --record DIR" });
-  let value: unknown;
-  try {
-    value = JSON.parse(readFileSync(file, "utf8"));
-  } catch (error) {
-    throw misfit(messageOf(error));
-  }
-  const checked = checkValue(NvmlSnapshot, value);
-  if (checked.kind === "ok") return checked.value;
-  throw misfit(checked.misfits.map((found) => renderMisfit(found, NVML_FILE)).join("; "));
 }
 
 /** Asking a recording for what it does not hold: a loud failure, because a quiet "no" would prove nothing. */

@@ -1,12 +1,13 @@
 /** The probe as a child of this program: one shot, long-lived, hung, planted libraries. Needs a C compiler; skipped by name without. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildTarget, hostTarget } from "../../build.ts";
 import { createHostRunner } from "../../src/platform/host-runner.ts";
 import { createNvmlClient, type NvmlClient } from "../../src/platform/nvml-client.ts";
 import { processState } from "../../src/platform/processes.ts";
+import { takeRound } from "../../src/platform/round-lock.ts";
 import { RunnerError } from "../../src/platform/runner.ts";
 import { carved, h100, migDevice, snapshotWith, withoutCodes } from "../support/nvml-snapshots.ts";
 import { buildStub, COMPILER, writeScenario } from "../support/nvml-stub.ts";
@@ -170,6 +171,25 @@ describe.skipIf(COMPILER === undefined)("the long-lived NVML probe (needs a C co
     const asked = client(scenarioIn("dies-once"), ["/bin/sh", "-c", dies, "sh", ...PROBE]);
     expect((await failure(asked.snapshot())).message).toContain("ended without an answer");
     expect(await eventually(asked)).toBe(2);
+  });
+
+  test("while a process of an earlier look hangs, no probe starts; once it is gone, one does", async () => {
+    const started = join(folder, "started");
+    const asked = client(scenarioIn("stuck"), ["/bin/sh", "-c", `touch ${started}; exec "$@"`, "sh", ...PROBE]);
+    const stuck = Bun.spawn({ cmd: ["sleep", "600"], detached: true, stdio: ["ignore", "ignore", "ignore"] });
+    try {
+      // What a probe that outlived SIGKILL leaves behind.
+      const round = await takeRound({ folders: [join(folder, `run-${clients.length - 1}`)] });
+      round.add(stuck.pid);
+      round.end();
+      const refused = await failure(asked.snapshot());
+      expect([refused.kind, refused.pid]).toEqual(["busy", stuck.pid]);
+      expect(existsSync(started)).toBe(false);
+    } finally {
+      process.kill(-stuck.pid, "SIGKILL");
+      await stuck.exited;
+    }
+    expect((await asked.snapshot())?.cards.length).toBe(2);
   });
 
   test("a library that fails in words does not cost the process", async () => {
