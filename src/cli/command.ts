@@ -6,6 +6,7 @@ import { type ArgsDef, parseArgs } from "citty";
 import { suggest } from "../lib/suggest.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Context } from "./context.ts";
+import { GLOBAL_NAMES } from "./global-names.ts";
 
 interface FlagText {
   /** What it does, for the usage text. */
@@ -233,7 +234,7 @@ export function writtenFlags(flags: Flags): readonly string[] {
 }
 
 function unknownFlag(flags: Flags, written: string): UserError {
-  const near = suggest(written, [...writtenFlags(flags), "--machine", "--log-level", "--no-color", "--help", "--version"]);
+  const near = suggest(written, [...writtenFlags(flags), ...GLOBAL_NAMES]);
   return usageError(
     `unknown flag ${written}`,
     "this command has no such flag",

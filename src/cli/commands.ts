@@ -22,7 +22,7 @@ export const root: Command = defineGroup({
     },
     completion: {
       summary: "completion script for bash, zsh or fish",
-      load: async () => (await import("./completion.ts")).completion,
+      load: async () => (await import("./completion.ts")).completionOf(root),
     },
   },
 });

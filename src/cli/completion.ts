@@ -1,22 +1,23 @@
 /** `llmgw completion bash|zsh|fish`: scripts made from the table of commands, so that they cannot forget one. */
 import { LOG_LEVELS } from "../lib/log.ts";
 import { type Command, defineCommand, writtenFlags } from "./command.ts";
-import { GLOBAL_NAMES } from "./global-flags.ts";
+import { GLOBAL_NAMES } from "./global-names.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-export const completion = defineCommand({
-  name: "completion",
-  summary: "completion script for bash, zsh or fish",
-  positionals: [{ name: "SHELL", summary: "the shell to write it for", required: true, choices: SHELLS }],
-  examples: ["llmgw completion bash > /etc/bash_completion.d/llmgw", "llmgw completion fish > ~/.config/fish/completions/llmgw.fish"],
-  run: async (_context, _args, [shell]) => {
-    const { root } = await import("./commands.ts");
-    const nodes = await flatten(root, []);
-    const text = shell === "zsh" ? zshScript(nodes) : shell === "fish" ? fishScript(nodes) : bashScript(nodes);
-    return { data: { shell, script: text }, text };
-  },
-});
+/** The command, for the table that `root` gives: handed in, since the table itself lists this command. */
+export const completionOf = (root: Command): Command =>
+  defineCommand({
+    name: "completion",
+    summary: "completion script for bash, zsh or fish",
+    positionals: [{ name: "SHELL", summary: "the shell to write it for", required: true, choices: SHELLS }],
+    examples: ["llmgw completion bash > /etc/bash_completion.d/llmgw", "llmgw completion fish > ~/.config/fish/completions/llmgw.fish"],
+    run: async (_context, _args, [shell]) => {
+      const nodes = await flatten(root, []);
+      const text = shell === "zsh" ? zshScript(nodes) : shell === "fish" ? fishScript(nodes) : bashScript(nodes);
+      return { data: { shell, script: text }, text };
+    },
+  });
 
 /** One command with all that can follow its name. */
 interface Node {

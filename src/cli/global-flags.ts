@@ -19,9 +19,6 @@ export interface TakenFlags {
 
 const SWITCHES = ["--no-color", "--help", "-h", "--version", "-V"];
 
-/** Long names of the flags of every command, for suggestions and completion. */
-export const GLOBAL_NAMES: readonly string[] = ["--machine", "--log-level", "--no-color", "--help", "--version"];
-
 /** Words after `--` are nobody's flags. Throws `UserError` for a value that is missing or not known. */
 export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<string, string | undefined>>): TakenFlags {
   const words: string[] = [];

@@ -1,15 +1,7 @@
 /** Usage text of a command, made from its definition. Pure. */
 import { type Painter, painter } from "../lib/color.ts";
 import type { Command, Flag, Positional } from "./command.ts";
-
-/** Flags that every command takes, wherever they stand. */
-export const GLOBAL_FLAGS: readonly (readonly [string, string])[] = [
-  ["--machine DIR|NAME", "look at a recorded machine instead of this host; also LLMGW_MACHINE"],
-  ["--log-level LEVEL", "error, warn, info or debug; default info; also LLMGW_LOG_LEVEL"],
-  ["--no-color", "no colour; also when NO_COLOR is set, or the output is no terminal"],
-  ["-h, --help", "show this"],
-  ["-V, --version", "show version and commit"],
-];
+import { GLOBAL_FLAGS } from "./global-names.ts";
 
 /** `path` is how the command is called: `llmgw agent inventory`. Ends with a newline. */
 export function renderUsage(path: string, command: Command, color: boolean): string {

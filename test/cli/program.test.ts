@@ -114,7 +114,8 @@ describe("signals", () => {
     expect(await new Response(program.stderr).text()).toBe("llmgw: interrupted\n");
     expect(await new Response(program.stdout).text()).toBe("");
     for (const pid of readFileSync(join(folder.path, "started"), "utf8").trim().split("\n")) {
-      expect([pid, lives(Number(pid))]).toEqual([pid, false]);
+      // Killed before the program ends, and gone when the kernel gets to it; one that was not killed sleeps beyond this test's limit.
+      while (lives(Number(pid))) await Bun.sleep(1);
     }
   });
 
