@@ -65,6 +65,10 @@ export interface CardDescription {
   readonly hwThermal?: boolean;
   readonly hwPowerBrake?: boolean;
   readonly fabric?: FabricDescription;
+  /** NUMA node of the card's own memory, on coherent systems. */
+  readonly gpuNumaNode?: number;
+  /** Real lists are long and nothing reads them: a short one on one machine is enough. */
+  readonly supportedClocks?: readonly SupportedClocks[];
   /** Fell off the bus. */
   readonly lost?: boolean;
 }
@@ -102,6 +106,23 @@ export interface FabricDescription {
   readonly status: string;
   readonly cliqueId: number;
   readonly clusterUuid: string;
+  /** Printed from 570 on. */
+  readonly health?: FabricHealthDescription;
+}
+
+export interface FabricHealthDescription {
+  readonly summary: "Healthy" | "Unhealthy" | "Limited Capacity";
+  readonly bandwidth: "Full" | "Degraded";
+  readonly routeRecovery: boolean;
+  readonly routeUnhealthy: boolean;
+  readonly accessTimeoutRecovery: boolean;
+  /** What is wrong; `undefined` prints as N/A. */
+  readonly incorrectConfiguration?: string;
+}
+
+export interface SupportedClocks {
+  readonly memoryMhz: number;
+  readonly graphicsMhz: readonly number[];
 }
 
 export interface AdapterDescription {

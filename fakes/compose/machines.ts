@@ -278,6 +278,17 @@ const noDriver = broken(
 );
 
 const RACK = uuid(14, 0xfab0, 1);
+const IN_RACK = {
+  state: "Completed",
+  status: "Success",
+  cliqueId: 32_766,
+  clusterUuid: RACK,
+  health: { summary: "Healthy", bandwidth: "Full", routeRecovery: false, routeUnhealthy: false, accessTimeoutRecovery: false },
+} as const;
+
+/** The cards' own memory is a NUMA node each. */
+const GPU_NUMA_NODES = [2, 10, 18, 26] as const;
+
 const rackNodes = (count: number) =>
   Array.from({ length: count }, (_, n) => ({ address: `10.20.0.${n + 11}`, status: "READY", version: "570.172" }));
 
@@ -288,9 +299,7 @@ const domainUp: NodeDescription = {
   memoryMb: 980_000,
   driver: DRIVER_570,
   nvml: true,
-  cards: [0, 1, 2, 3].map((n) =>
-    card(14, n, GB200, { fabric: { state: "Completed", status: "Success", cliqueId: 32_766, clusterUuid: RACK } }),
-  ),
+  cards: GPU_NUMA_NODES.map((gpuNumaNode, n) => card(14, n, GB200, { gpuNumaNode, fabric: IN_RACK })),
   nvlinks: switched(18),
   adapters: [0, 1, 2, 3].map((n) => adapter(14, n)),
   imex: { nodes: rackNodes(18), letter: () => "C", state: "UP" },
@@ -302,12 +311,10 @@ const domainDegraded: NodeDescription = {
   hostname: "rack1-tray07",
   memoryMb: 980_000,
   driver: DRIVER_570,
-  cards: [0, 1, 2, 3].map((n) =>
+  cards: GPU_NUMA_NODES.map((gpuNumaNode, n) =>
     card(15, n, GB200, {
-      fabric:
-        n === 2
-          ? { state: "In Progress", status: "N/A", cliqueId: 0, clusterUuid: "" }
-          : { state: "Completed", status: "Success", cliqueId: 32_766, clusterUuid: RACK },
+      gpuNumaNode,
+      fabric: n === 2 ? { state: "In Progress", status: "N/A", cliqueId: 0, clusterUuid: "" } : IN_RACK,
     }),
   ),
   nvlinks: switched(18),
@@ -359,6 +366,10 @@ const desktop: NodeDescription = {
       utilizationPct: 6,
       temperatureC: 41,
       powerW: 38.4,
+      supportedClocks: [
+        { memoryMhz: 10_501, graphicsMhz: [3105, 2100, 210] },
+        { memoryMhz: 405, graphicsMhz: [420, 210] },
+      ],
       processes: [
         { pid: 2_210, name: "/usr/lib/xorg/Xorg", type: "G", memoryMb: 410 },
         { pid: 2_544, name: "/usr/bin/gnome-shell", type: "G", memoryMb: 160 },

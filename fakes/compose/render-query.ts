@@ -1,5 +1,13 @@
 /** `nvidia-smi -q -x`, shortened: the elements that matter here, in the order and with the names of the driver's generation. */
-import type { CardDescription, DriverDescription, InstanceDescription, NodeDescription, ProcessDescription } from "./description.ts";
+import type {
+  CardDescription,
+  DriverDescription,
+  FabricHealthDescription,
+  InstanceDescription,
+  NodeDescription,
+  ProcessDescription,
+  SupportedClocks,
+} from "./description.ts";
 
 /** Children in order: a text, or an element of its own. An array under one name repeats the element. */
 type Xml = readonly (readonly [string, string | Xml])[];
@@ -29,12 +37,13 @@ export function smiBusId(card: { readonly busId: string }): string {
   return `0000${card.busId.toUpperCase()}`;
 }
 
-function major(driver: DriverDescription): number {
+/** The driver's branch, 550 of 550.127.08: what the forms go by. */
+export function driverMajor(driver: DriverDescription): number {
   return Number(driver.version.split(".")[0]);
 }
 
 function dtd(driver: DriverDescription): string {
-  return major(driver) >= 580 ? "v13" : major(driver) >= 525 ? "v12" : "v11";
+  return driverMajor(driver) >= 580 ? "v13" : driverMajor(driver) >= 525 ? "v12" : "v11";
 }
 
 function render(children: Xml, depth: number): string {
@@ -53,7 +62,7 @@ function escapeXml(text: string): string {
 }
 
 function cardXml(card: CardDescription, minor: number, driver: DriverDescription): Xml {
-  const version = major(driver);
+  const version = driverMajor(driver);
   const inMig = card.mig?.current === "Enabled";
   return [
     ["product_name", card.name],
@@ -67,13 +76,14 @@ function cardXml(card: CardDescription, minor: number, driver: DriverDescription
     ],
     [
       "mig_devices",
-      inMig && card.mig.instances.length > 0 ? card.mig.instances.map((instance) => ["mig_device", instanceXml(instance)]) : "None",
+      inMig && card.mig.instances.length > 0
+        ? card.mig.instances.map((instance) => ["mig_device", instanceXml(instance, version)])
+        : "None",
     ],
     ["serial", String(1_650_000_000_000 + minor + 1)],
     ["uuid", card.uuid],
     ["minor_number", String(minor)],
     ["gpu_virtualization_mode", [["virtualization_mode", "None"]]],
-    ...(version >= 570 ? [["gpu_recovery_action", card.recoveryAction ?? "None"] as const] : []),
     ...(version >= 535 && version < 580
       ? [
           [
@@ -85,6 +95,7 @@ function cardXml(card: CardDescription, minor: number, driver: DriverDescription
           ] as const,
         ]
       : []),
+    ...(version >= 570 ? [["gpu_recovery_action", card.recoveryAction ?? "None"] as const] : []),
     ["pci", pciXml(card)],
     ["performance_state", "P0"],
     clockReasons(card, version),
@@ -122,11 +133,12 @@ function cardXml(card: CardDescription, minor: number, driver: DriverDescription
     ["temperature", [["gpu_temp", `${card.temperatureC} C`]]],
     powerXml(card, version),
     ...(version >= 525 ? [["fabric", fabricXml(card, version)] as const] : []),
+    ...(card.supportedClocks === undefined ? [] : [["supported_clocks", clocksXml(card.supportedClocks)] as const]),
     ["processes", card.processes.map((process) => ["process_info", processXml(process)])],
   ];
 }
 
-function instanceXml(instance: InstanceDescription): Xml {
+function instanceXml(instance: InstanceDescription, version: number): Xml {
   return [
     ["index", String(instance.device)],
     ["gpu_instance_id", String(instance.gpuInstanceId)],
@@ -148,7 +160,7 @@ function instanceXml(instance: InstanceDescription): Xml {
       "fb_memory_usage",
       [
         ["total", `${instance.memoryMb} MiB`],
-        ["reserved", "0 MiB"],
+        ...(version >= 510 ? [["reserved", "0 MiB"] as const] : []),
         ["used", `${instance.usedMb} MiB`],
         ["free", `${instance.memoryMb - instance.usedMb} MiB`],
       ],
@@ -270,9 +282,30 @@ function fabricXml(card: CardDescription, version: number): Xml {
       ? [
           ["cliqueId", completed ? String(fabric.cliqueId) : "N/A"],
           ["clusterUuid", completed ? fabric.clusterUuid : "N/A"],
+          ["health", fabricHealthXml(fabric?.health, version)],
         ]
       : [];
   return [["state", fabric?.state ?? "N/A"], ["status", fabric?.status ?? "N/A"], ...ids];
+}
+
+/** The summary and the configuration came with 580. */
+function fabricHealthXml(health: FabricHealthDescription | undefined, version: number): Xml {
+  const flag = (value: boolean | undefined): string => (value === undefined ? "N/A" : value ? "True" : "False");
+  return [
+    ...(version >= 580 ? [["summary", health?.summary ?? "N/A"] as const] : []),
+    ["bandwidth", health?.bandwidth ?? "N/A"],
+    ["route_recovery_in_progress", flag(health?.routeRecovery)],
+    ["route_unhealthy", flag(health?.routeUnhealthy)],
+    ["access_timeout_recovery", flag(health?.accessTimeoutRecovery)],
+    ...(version >= 580 ? [["incorrect_configuration", health?.incorrectConfiguration ?? "N/A"] as const] : []),
+  ];
+}
+
+function clocksXml(clocks: readonly SupportedClocks[]): Xml {
+  return clocks.map(({ memoryMhz, graphicsMhz }) => [
+    "supported_mem_clock",
+    [["value", `${memoryMhz} MHz`], ...graphicsMhz.map((clock) => ["supported_graphics_clock", `${clock} MHz`] as const)],
+  ]);
 }
 
 function processXml(process: ProcessDescription): Xml {

@@ -4,6 +4,7 @@ import { type DiscoverOptions, discover } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
+import type { Recorder } from "../platform/recorder.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -51,10 +52,7 @@ export const inventory = defineCommand({
     const chosen = await discoverOptions(host, flags, env);
     await checkPlaces(host, flags);
     // What only some calls need is loaded by them: the driver is to be asked as early as possible.
-    const recorder =
-      args.record === undefined
-        ? undefined
-        : (await import("../platform/recorder.ts")).createRecorder(host, [...chosen.options.modelDirs, ...REPLAYED_MODEL_DIRS]);
+    const recorder = args.record === undefined ? undefined : await startRecorder(host, args.record, chosen.options.modelDirs);
     // Read once more through the recorder, so that agent.yaml is part of the recording.
     if (recorder !== undefined) await discoverOptions(recorder.runner, flags, env);
     // A recording holds both, so that whoever replays it can compare them.
@@ -74,6 +72,12 @@ export const inventory = defineCommand({
 
 /** What a recorded machine is asked for by default, whoever recorded it and whatever folders they named. */
 const REPLAYED_MODEL_DIRS = usualModelDirs("/root", {});
+
+async function startRecorder(host: Runner, folder: string, modelDirs: readonly string[]): Promise<Recorder> {
+  const { checkRecordFolder, createRecorder } = await import("../platform/recorder.ts");
+  checkRecordFolder(folder);
+  return createRecorder(host, [...modelDirs, ...REPLAYED_MODEL_DIRS]);
+}
 
 async function inspect(ctx: Context, runner: Runner, options: DiscoverOptions, more: Partial<DiscoverOptions>): Promise<Inventory> {
   const progress = ctx.progress("looking at this node: nvidia-smi, adapters, model folders");

@@ -72,18 +72,21 @@ export function createRecorder(inner: Runner, modelFolders: readonly string[]): 
   const recordedAt = inner.now();
   return {
     runner: recordingRunner(inner, memory, leaveOut),
-    write: (folder, options) => {
-      try {
-        return writeRecording(memory, folder, recordedAt, leaveOut, options);
-      } catch (error) {
-        if (!(error instanceof Error && "code" in error)) throw error;
-        throw new UserError(
-          { what: `the recording cannot be written to ${folder}`, why: messageOf(error), fix: "give a folder that this user can write" },
-          { cause: error },
-        );
-      }
-    },
+    write: (folder, options) => explained(folder, () => writeRecording(memory, folder, recordedAt, leaveOut, options)),
   };
+}
+
+/** What the file system says against writing there, as advice. */
+function explained<T>(folder: string, write: () => T): T {
+  try {
+    return write();
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error)) throw error;
+    throw new UserError(
+      { what: `the recording cannot be written to ${folder}`, why: messageOf(error), fix: "give a folder that this user can write" },
+      { cause: error },
+    );
+  }
 }
 
 /** A path without slashes at its end. */
@@ -219,6 +222,19 @@ async function rememberLinks(inner: Runner, path: string, memory: Memory): Promi
   }
 }
 
+/** Refuses a folder that holds something already. Asked before the node is looked at, so that nobody waits for a no. */
+export function checkRecordFolder(folder: string): void {
+  explained(folder, () => {
+    mkdirSync(folder, { recursive: true });
+    if (readdirSync(folder).length === 0) return;
+    throw new UserError({
+      what: `${folder} is not empty`,
+      why: "a recording is written into a folder of its own, and nothing is overwritten",
+      fix: "give another folder, or remove that one",
+    });
+  });
+}
+
 function writeRecording(
   memory: Memory,
   folder: string,
@@ -226,13 +242,7 @@ function writeRecording(
   leaveOut: readonly string[],
   options: RecordOptions,
 ): RecordSummary {
-  if (existsSync(folder) && readdirSync(folder).length > 0) {
-    throw new UserError({
-      what: `${folder} is not empty`,
-      why: "a recording is written into a folder of its own, and nothing is overwritten",
-      fix: "give another folder, or remove that one",
-    });
-  }
+  checkRecordFolder(folder);
   const mask = options.raw ? undefined : createMask({ hostnames: [...hostnameOf(memory), ...options.hostnames], users: options.users });
   const text = (original: string): string => mask?.text(original) ?? original;
   mkdirSync(join(folder, "root"), { recursive: true });

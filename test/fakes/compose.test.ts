@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { MACHINES_FOLDER, staleFiles, walk } from "../../fakes/compose/compose.ts";
 import { MACHINES } from "../../fakes/compose/machines.ts";
-import { A100_80, card, instances } from "../../fakes/compose/parts.ts";
+import { A100_80, adapter, card, instances } from "../../fakes/compose/parts.ts";
 import { renderList } from "../../fakes/compose/render-list.ts";
 import { renderMachine } from "../../fakes/compose/render-machine.ts";
 import { renderQuery } from "../../fakes/compose/render-query.ts";
@@ -34,6 +34,11 @@ test.each(folders)("%s: machine.yaml fits, and every file beside it is named in 
   expect(named.filter((file) => !existsSync(join(folder, file)))).toEqual([]);
   const beside = walk(folder, "").filter((file) => !file.startsWith("root/") && file !== "machine.yaml" && file !== "nvml.json");
   expect(beside.sort()).toEqual([...new Set(named)].sort());
+});
+
+test("a composed folder without a description is a leftover", () => {
+  const composed = folders.filter((name) => readFileSync(join(MACHINES_FOLDER, name, "machine.yaml"), "utf8").includes("source: composed"));
+  expect(composed).toEqual(MACHINES.map((machine) => machine.name).sort());
 });
 
 test("machines/README.md lists every machine", () => {
@@ -118,4 +123,46 @@ test("whatever the cards and their instances: rendered as text and parsed again,
     ),
     { numRuns: 100 },
   );
+});
+
+/** Elements of the first card, in order. */
+function elements(xml: string): readonly string[] {
+  return [...xml.matchAll(/^\t\t<([A-Za-z_]+)>/gm)].map(([, name = ""]) => name);
+}
+
+const oneNode = {
+  name: "any",
+  about: "any",
+  hostname: "any",
+  memoryMb: 1,
+  cards: [card(99, 0, A100_80), card(99, 1, A100_80)],
+  adapters: [adapter(99, 0), adapter(99, 1)],
+};
+
+test.each([
+  ["510.47.03", "power_readings", ["gpu_power_readings", "fabric", "gpu_reset_status", "gpu_recovery_action"]],
+  ["535.161.08", "gpu_reset_status", ["power_readings", "gpu_recovery_action"]],
+  ["570.172.08", "gpu_recovery_action", ["power_readings"]],
+  ["580.95.05", "gpu_recovery_action", ["power_readings", "gpu_reset_status"]],
+])("%s prints %s and none of %j", (version, has, lacks) => {
+  const found = elements(renderQuery(oneNode, { version, cuda: "12.4" }));
+  expect(found).toContain(has);
+  expect(found.filter((name) => lacks.includes(name))).toEqual([]);
+});
+
+test("a 570 prints the reset status before the recovery action, and the fabric's health without a summary", () => {
+  const xml = renderQuery(oneNode, { version: "570.172.08", cuda: "12.8" });
+  expect(xml.indexOf("<gpu_reset_status>")).toBeLessThan(xml.indexOf("<gpu_recovery_action>"));
+  expect(xml).toContain("<health>");
+  expect(xml).not.toContain("<summary>");
+  expect(renderQuery(oneNode, { version: "580.95.05", cuda: "13.0" })).toContain("<summary>N/A</summary>");
+});
+
+test("whatever the driver's generation, the adapters and their distances are read back", () => {
+  for (const version of ["460.106.00", "470.82.01", "525.60.13", "550.127.08"]) {
+    const topology = parseTopology(renderTopology({ ...oneNode, driver: { version, cuda: "12.4" } }));
+    expect(topology.warnings).toEqual([]);
+    expect(topology.nics).toEqual(["mlx5_0", "mlx5_1"]);
+    expect(topology.cards.map((one) => one.cpuAffinity)).toEqual(oneNode.cards.map((one) => one.cpuList));
+  }
 });
