@@ -47,22 +47,19 @@ export function parseTopology(text: string): TopologyReport {
   const cardLabels = labels.filter((label) => /^GPU\d+$/.test(label));
   if (cardLabels.length === 0) return { cards: [], nics: [], warnings: [] };
   const header = lines.find((line) => /GPU0/.test(line) && matrixLine(line) === undefined) ?? "";
-  const columns = columnLabels(labels, header);
+  const { columns, certain } = columnLabels(labels, header);
   const legend = nicLegend(lines);
   const nicColumns = columns.filter((label) => !/^GPU\d+$/.test(label));
   const nics = nicColumns.map((label) => legend.get(label) ?? label);
-  const warnings: string[] = [];
   const tailNames = tailColumns(header);
-  const cards = raw
-    .filter((line) => /^GPU\d+$/.test(line.label))
-    .flatMap((line) => {
-      const row = readRow(line.label, line.rest, columns.length);
-      if (row === undefined) {
-        warnings.push(`nvidia-smi topo -m: the row of ${line.label} cannot be read`);
-        return [];
-      }
-      return [cardOf(row, columns, legend, tailNames)];
-    });
+  const rows = raw.filter((line) => /^GPU\d+$/.test(line.label)).map((line) => ({ label: line.label, row: readRow(line, columns) }));
+  const unread = rows.filter(({ row }) => row === undefined).map(({ label }) => label);
+  // When the columns are known from the rows only, one row that does not fit means that rows are missing: then no column is certain.
+  if (unread.length > 0 && !certain) {
+    return { cards: [], nics: [], warnings: [`nvidia-smi topo -m: the matrix does not fit together, at ${unread.join(", ")}`] };
+  }
+  const warnings = unread.map((label) => `nvidia-smi topo -m: the row of ${label} cannot be read`);
+  const cards = rows.flatMap(({ row }) => (row === undefined ? [] : [cardOf(row, columns, legend, tailNames)]));
   return { cards, nics, warnings };
 }
 
@@ -98,36 +95,43 @@ function matrixLine(line: string): MatrixLine | undefined {
 }
 
 /**
- * Labels of the columns. Rows and columns are the same list in the same order, and rows are never glued or shifted; only a report that
- * was cut off has fewer of them than the header.
+ * Labels of the columns. Rows and columns are the same list in the same order; a header that holds all rows in their order is believed,
+ * since rows may be missing. One that is glued together or damaged is not, and then the rows are all that is known.
  */
-function columnLabels(rows: readonly string[], header: string): readonly string[] {
+function columnLabels(rows: readonly string[], header: string): { readonly columns: readonly string[]; readonly certain: boolean } {
   const fromHeader = header
     .replace(/CPU Affinity.*$/, "")
     .split(/\s+/)
     .filter((label) => LABEL.test(label));
-  const cleanHeader = fromHeader.every((label) => !/GPU\d+GPU/.test(label));
-  return cleanHeader && fromHeader.length > rows.length ? fromHeader : rows;
+  let next = 0;
+  for (const label of fromHeader) if (label === rows[next]) next++;
+  const certain = next === rows.length;
+  return { columns: certain ? fromHeader : rows, certain };
 }
 
 function tailColumns(header: string): readonly string[] {
   return [...header.matchAll(/CPU Affinity|NUMA Affinity|GPU NUMA ID/g)].map((found) => found[0]);
 }
 
-/** Reads the connection words of a row, by tabs where they give the right number, else by white space. */
-function readRow(label: string, rest: string, count: number): Row | undefined {
+/**
+ * The connection words of a row, by tabs where they give the right number, else by white space. `undefined` when they do not fit the
+ * columns: its own X must stand in its own column, and what follows is no connection word.
+ */
+function readRow({ label, rest }: MatrixLine, columns: readonly string[]): Row | undefined {
+  const count = columns.length;
+  const fits = (row: Row): boolean =>
+    row.words.length === count &&
+    row.words.every((word) => WORD.test(word)) &&
+    row.words.indexOf("X") === columns.indexOf(label) &&
+    !WORD.test(row.tail[0] ?? "");
   const byTabs = rest
     .replace(/^[\t ]/, "")
     .split("\t")
     .map((cell) => cell.trim());
-  const tabWords = byTabs.slice(0, count);
-  if (rest.includes("\t") && tabWords.length === count && tabWords.every((word) => WORD.test(word))) {
-    return { label, words: tabWords, tail: byTabs.slice(count) };
-  }
-  const bySpace = rest.trim().split(/\s+/);
-  const spaceWords = bySpace.slice(0, count);
-  if (spaceWords.length < count || !spaceWords.every((word) => WORD.test(word))) return undefined;
-  return { label, words: spaceWords, tail: spaceTail(rest, count) };
+  const tabbed: Row = { label, words: byTabs.slice(0, count), tail: byTabs.slice(count) };
+  if (rest.includes("\t") && fits(tabbed)) return tabbed;
+  const spaced: Row = { label, words: rest.trim().split(/\s+/).slice(0, count), tail: spaceTail(rest, count) };
+  return fits(spaced) ? spaced : undefined;
 }
 
 /** After the matrix: cells by tabs when there are some, else by white space, where no cell can be empty. */
