@@ -150,7 +150,7 @@ export interface PortDescription {
 }
 
 export interface ImexDescription {
-  readonly nodes: readonly { readonly address: string; readonly status: string; readonly version: string }[];
+  readonly nodes: readonly { readonly address: string; readonly status: string; readonly version?: string }[];
   /** Connected pairs are `C`; the letter of any other. */
   readonly letter: (from: number, to: number) => string;
   readonly state: "UP" | "DEGRADED" | "DOWN";

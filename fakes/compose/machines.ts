@@ -1,7 +1,7 @@
 /** The fake machines, in the order in which a reader would want to meet them. */
 import type { CardDescription, NodeDescription } from "./description.ts";
 import { A100_80, adapter, card, GB200, H100, instances, L40S, port, RTX_PRO_6000, RTX4090, uuid } from "./parts.ts";
-import { hubSnapshot, lfsPointer, missingShard, wholeFolder } from "./weights.ts";
+import { ggufFile, ggufPart, hubSnapshot, lfsPointer, missingShard, ollamaStore, wholeFolder } from "./weights.ts";
 
 const DRIVER_550 = { version: "550.127.08", cuda: "12.4" };
 const DRIVER_570 = { version: "570.172.08", cuda: "12.8" };
@@ -50,12 +50,13 @@ const healthy8: NodeDescription = {
 
 const pcie4: NodeDescription = {
   name: "l40s-pcie-4",
-  about: "4 PCIe cards without NVLink and without fast network adapters",
+  about: "4 PCIe cards without NVLink and without fast network adapters, with GGUF models on disk",
   hostname: "l40s-03",
   memoryMb: 515_820,
   driver: DRIVER_550,
   cards: [0, 1, 4, 5].map((n) => card(2, n, L40S)),
   adapters: [],
+  files: { ...ggufFile("/var/lib/llmgw/models/gguf", "tiny-llama-q4_0"), ...ggufPart("/var/lib/llmgw/models/split", "big-llama") },
 };
 
 /** Media engines of the card: at most one instance has them. */
@@ -320,8 +321,8 @@ const domainDegraded: NodeDescription = {
   nvlinks: switched(18),
   adapters: [0, 1, 2, 3].map((n) => adapter(15, n)),
   imex: {
-    nodes: rackNodes(4).map((node, n) => (n === 3 ? { ...node, status: "UNAVAILABLE" } : node)),
-    letter: (from, to) => (from === 3 || to === 3 ? "N" : "C"),
+    nodes: rackNodes(4).map((node, n) => (n === 3 ? { address: node.address, status: "UNAVAILABLE" } : node)),
+    letter: (from, to) => (from === 3 ? "I" : to === 3 ? "N" : "C"),
     state: "DEGRADED",
   },
 };
@@ -378,6 +379,8 @@ const desktop: NodeDescription = {
     }),
   ],
   adapters: [],
+  files: ollamaStore("/root/.ollama/models", "tiny-llama", "1b"),
+  disks: { "/root/.ollama/models": { total_bytes: 2_000_398_934_016, free_bytes: 731_000_000_000 } },
 };
 
 const cpuOnly: NodeDescription = {

@@ -5,8 +5,8 @@ import type { ImexDescription } from "./description.ts";
 const LEGEND = ["Connectivity Table Legend:", "I - not reachable", "N - never connected", "D - disconnected", "C - connected"];
 
 export function renderImex(imex: ImexDescription): string {
-  const nodes = imex.nodes.map(
-    (node, at) => `Node #${String(at).padEnd(3)} - ${node.address.padEnd(15)} - ${node.status.padEnd(20)} - Version: ${node.version}`,
+  const nodes = imex.nodes.map((node, at) =>
+    `Node #${String(at).padEnd(3)} - ${node.address.padEnd(15)} - ${node.status.padEnd(20)}${node.version === undefined ? "" : ` - Version: ${node.version}`}`.trimEnd(),
   );
   const header = ` Nodes From\\To  ${imex.nodes
     .map((_, at) => String(at).padEnd(4))

@@ -89,7 +89,7 @@ function cardXml(card: CardDescription, minor: number, driver: DriverDescription
           [
             "gpu_reset_status",
             [
-              ["reset_required", "No"],
+              ["reset_required", card.recoveryAction === "Reset" ? "Yes" : "No"],
               ["drain_and_reset_recommended", "No"],
             ],
           ] as const,

@@ -1,5 +1,5 @@
 /** Small model files for fakes: real headers, a few hundred bytes of zeros for data. */
-import { renderSafetensors } from "../../test/support/weight-files.ts";
+import { renderGguf, renderSafetensors } from "./weight-files.ts";
 
 type Files = Readonly<Record<string, string | Uint8Array | { readonly link: string }>>;
 
@@ -78,4 +78,50 @@ export function hubSnapshot(at: string, repository: string): Files {
     files[`${folder}/snapshots/${commit}/${name}`] = { link: `../../blobs/${blob}` };
   }
   return files;
+}
+
+/** A small GGUF: two tensors in Q4_0 and F32. */
+function gguf(name: string): Uint8Array {
+  return renderGguf({
+    pairs: [
+      ["general.architecture", "text", "llama"],
+      ["general.type", "text", "model"],
+      ["general.name", "text", name],
+      ["general.file_type", "u32", 2],
+      ["llama.block_count", "u32", 1],
+      ["llama.context_length", "u32", 8192],
+      ["llama.embedding_length", "u32", 64],
+      ["llama.attention.head_count", "u32", 4],
+      ["llama.attention.head_count_kv", "u32", 2],
+    ],
+    tensors: [
+      { name: "token_embd.weight", type: 2, dimensions: [64, 32] },
+      { name: "output_norm.weight", type: 0, dimensions: [64] },
+    ],
+  });
+}
+
+/** One GGUF file in a folder. */
+export function ggufFile(at: string, name: string): Files {
+  return { [`${at}/${name}.gguf`]: gguf(name) };
+}
+
+/** The first of two parts of a split GGUF. */
+export function ggufPart(at: string, name: string): Files {
+  return { [`${at}/${name}-00001-of-00002.gguf`]: gguf(name) };
+}
+
+/** Ollama's store with one model. */
+export function ollamaStore(at: string, model: string, tag: string): Files {
+  const blob = gguf(model);
+  const digest = "5e".repeat(32);
+  const manifest = {
+    schemaVersion: 2,
+    mediaType: "application/vnd.docker.distribution.manifest.v2+json",
+    layers: [{ mediaType: "application/vnd.ollama.image.model", digest: `sha256:${digest}`, size: blob.length }],
+  };
+  return {
+    [`${at}/manifests/registry.ollama.ai/library/${model}/${tag}`]: json(manifest),
+    [`${at}/blobs/sha256-${digest}`]: blob,
+  };
 }

@@ -19,14 +19,15 @@ export function cardProblems(card: RawCard): readonly string[] {
   ];
 }
 
+/** The recovery action (570 on) says more than the reset flags (535 to 570): where both are there, it is enough. */
 function recoveryProblems(card: RawCard): readonly string[] {
-  const problems: string[] = [];
   if (card.recoveryAction !== undefined && card.recoveryAction.toLowerCase() !== "none") {
-    problems.push(`the driver asks for a recovery action: ${card.recoveryAction}`);
+    return [`the driver asks for a recovery action: ${card.recoveryAction}`];
   }
-  if (card.resetRequired === true) problems.push("the driver asks for a reset");
-  if (card.drainAndResetRecommended === true) problems.push("the driver recommends to drain and reset");
-  return problems;
+  return [
+    ...(card.resetRequired === true ? ["the driver asks for a reset"] : []),
+    ...(card.drainAndResetRecommended === true ? ["the driver recommends to drain and reset"] : []),
+  ];
 }
 
 function memoryProblems(card: RawCard): readonly string[] {

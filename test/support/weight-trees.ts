@@ -2,11 +2,11 @@
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import * as v from "valibot";
+import { type GgufPair, renderGguf, renderSafetensors, type TensorOfGguf } from "../../fakes/compose/weight-files.ts";
 import { discoverWeights, type FoundWeights } from "../../src/discovery/weights/discover-weights.ts";
 import { Weights } from "../../src/domain/inventory.ts";
 import { temporaryFolder } from "./folders.ts";
 import { createFsRunner, type FsRunnerOptions } from "./fs-runner.ts";
-import { type GgufPair, renderGguf, renderSafetensors, type TensorOfGguf } from "./weight-files.ts";
 
 /** A file's content, a link, an empty folder, or a file with a time (seconds). */
 export type TreeEntry =

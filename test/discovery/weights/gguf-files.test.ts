@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { GgufPair, TensorOfGguf } from "../../support/weight-files.ts";
+import type { GgufPair, TensorOfGguf } from "../../../fakes/compose/weight-files.ts";
 import { scanOne, scanTree, smallGguf, type Tree } from "../../support/weight-trees.ts";
 
 test("a GGUF file anywhere below a root is a model, with its facts", async () => {

@@ -1,8 +1,5 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { type GgufTensor, readGguf } from "../../../src/discovery/weights/gguf.ts";
-import type { ByteSource } from "../../../src/discovery/weights/header-problem.ts";
-import { GGUF } from "../../../src/discovery/weights/limits.ts";
 import {
   concat,
   type GgufFile,
@@ -12,7 +9,10 @@ import {
   renderGgufHeader,
   u32,
   u64,
-} from "../../support/weight-files.ts";
+} from "../../../fakes/compose/weight-files.ts";
+import { type GgufTensor, readGguf } from "../../../src/discovery/weights/gguf.ts";
+import type { ByteSource } from "../../../src/discovery/weights/header-problem.ts";
+import { GGUF } from "../../../src/discovery/weights/limits.ts";
 
 function source(bytes: Uint8Array, size = bytes.length): ByteSource & { longest: number; total: number } {
   const made = {

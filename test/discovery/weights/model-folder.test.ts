@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { renderSafetensors } from "../../support/weight-files.ts";
+import { renderSafetensors } from "../../../fakes/compose/weight-files.ts";
 import { LLAMA_CONFIG, oneTensor, scanOne, scanTree, shardedModel, smallModel, type Tree } from "../../support/weight-trees.ts";
 
 function without(tree: Tree, path: string): Tree {

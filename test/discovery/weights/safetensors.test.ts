@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { concat, renderSafetensors, renderSafetensorsHeader, safetensorsWithHeader, u64 } from "../../../fakes/compose/weight-files.ts";
 import type { ByteSource } from "../../../src/discovery/weights/header-problem.ts";
 import { SAFETENSORS } from "../../../src/discovery/weights/limits.ts";
 import { readSafetensors } from "../../../src/discovery/weights/safetensors.ts";
-import { concat, renderSafetensors, renderSafetensorsHeader, safetensorsWithHeader, u64 } from "../../support/weight-files.ts";
 
 /** Bytes as a source that notes the longest read. */
 function source(bytes: Uint8Array, size = bytes.length): ByteSource & { longest: number } {
