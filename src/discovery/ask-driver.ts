@@ -1,11 +1,21 @@
 /**
- * Asks the driver about its cards: NVML first, beside it `topo -m`, which alone knows the adapters; all of nvidia-smi where NVML is not
- * wanted, not there, or fails. Both where they shall be compared.
+ * Asks the driver about its cards: NVML first, beside it `topo -m`, which alone knows the adapters, and `-L`, so that no UUID is believed
+ * that nvidia-smi contradicts; all of nvidia-smi where NVML is not wanted, not there, or fails, or where all is to be compared.
  */
 import type { UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
-import { type Answer, askNvidiaSmi, askTopology, type NvidiaOptions, type NvidiaReport, quietly, topologyOf } from "./nvidia.ts";
+import {
+  type Answer,
+  askList,
+  askNvidiaSmi,
+  askTopology,
+  listedReport,
+  type NvidiaOptions,
+  type NvidiaReport,
+  quietly,
+  topologyOf,
+} from "./nvidia.ts";
 import type { NvmlRecords } from "./nvml.ts";
 import { discoverProcNvidia } from "./pci.ts";
 
@@ -14,7 +24,7 @@ export interface NvmlChoice {
   readonly use: "wanted" | "if-there" | "no";
   readonly library?: string | undefined;
   readonly timeoutMs?: number | undefined;
-  /** Ask nvidia-smi as well, for the comparison. */
+  /** Ask all of nvidia-smi as well, so that instance ids are compared too. */
   readonly compare: boolean;
 }
 
@@ -26,16 +36,17 @@ export interface DriverAnswer {
 
 export async function askDriver(runner: Runner, options: NvidiaOptions, choice: NvmlChoice): Promise<DriverAnswer> {
   if (choice.use === "no" || runner.nvml === undefined) return { report: await askNvidiaSmi(runner, options), other: undefined };
-  const topology = askTopology(runner, options);
-  const text = choice.compare ? askNvidiaSmi(runner, options, topology) : undefined;
+  const before = { list: askList(runner, options), topology: askTopology(runner, options) };
+  const text = choice.compare ? askNvidiaSmi(runner, options, before) : undefined;
   // What fails while the library is still asked is looked at below.
-  for (const asked of [topology, text]) asked?.catch(() => undefined);
+  for (const asked of [before.list, before.topology, text]) asked?.catch(() => undefined);
   const found = await askNvml(runner, options, choice);
   if (found.kind === "records") {
-    const [answer, other, lostCards] = await Promise.all([topology, text, lostOnBus(runner, found)]);
-    return { report: nvmlReport(found, answer, lostCards), other };
+    const other = text ?? before.list.then(listedReport);
+    const [answer, compared, lostCards] = await Promise.all([before.topology, other, lostOnBus(runner, found)]);
+    return { report: nvmlReport(found, answer, lostCards), other: compared };
   }
-  const report = await (text ?? askNvidiaSmi(runner, options, topology));
+  const report = await (text ?? askNvidiaSmi(runner, options, before));
   const warning = found.text === undefined ? [] : [`NVML is not used: ${found.text}`];
   return { report: { ...report, warnings: [...warning, ...report.warnings] }, other: undefined };
 }

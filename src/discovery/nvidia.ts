@@ -60,9 +60,17 @@ export type Answer =
   | { readonly kind: "failed"; readonly text: string; readonly hung: boolean }
   | { readonly kind: "answered"; readonly result: ExecResult; readonly failure: Failure | undefined };
 
-/** `topo`: the answer of `topo -m` where it has been asked for already. */
-export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, topo?: Promise<Answer>): Promise<NvidiaReport> {
-  const asked = Promise.all([ask(runner, options, ["-L"]), ask(runner, options, ["-q", "-x"]), topo ?? askTopology(runner, options)]);
+/** `before`: answers that have been asked for already. */
+export async function askNvidiaSmi(
+  runner: Runner,
+  options: NvidiaOptions,
+  before: { readonly list?: Promise<Answer>; readonly topology?: Promise<Answer> } = {},
+): Promise<NvidiaReport> {
+  const asked = Promise.all([
+    before.list ?? askList(runner, options),
+    ask(runner, options, ["-q", "-x"]),
+    before.topology ?? askTopology(runner, options),
+  ]);
   // The XML parser's first documents cost three times its later ones: that is spent while the driver thinks.
   // It is also loaded only now; what the calls throw meanwhile is thrown when they are awaited below.
   asked.catch(() => undefined);
@@ -102,6 +110,18 @@ export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, topo?
 
 export function askTopology(runner: Runner, options: NvidiaOptions): Promise<Answer> {
   return ask(runner, options, ["topo", "-m"]);
+}
+
+export function askList(runner: Runner, options: NvidiaOptions): Promise<Answer> {
+  return ask(runner, options, ["-L"]);
+}
+
+/** What `-L` alone says, for a comparison of UUIDs and profiles. `undefined` when it does not list all cards without a flaw. */
+export function listedReport(answer: Answer): NvidiaReport | undefined {
+  const list = answer.kind === "answered" && answer.failure === undefined ? parseList(answer.result.stdout) : undefined;
+  return list === undefined || list.cards.length === 0 || list.warnings.length > 0
+    ? undefined
+    : { ...NO_CARDS, source: "nvidia-smi", list };
 }
 
 const WARM_UP_ROUNDS = 30;

@@ -58,7 +58,7 @@ function look(host: Host, options: Partial<Parameters<typeof discover>[1]> = {})
 }
 
 describe.skipIf(COMPILER === undefined)("cards through the library on a host (needs a C compiler)", () => {
-  test("instances with holes, and nvidia-smi is asked for the matrix only", async () => {
+  test("instances with holes, and nvidia-smi is asked for the list and the matrix only", async () => {
     const host = hostLike("sparse", "h100-mig-sparse");
     const inventory = await look(host);
     expect([inventory.source, ...inventory.warnings]).toEqual(["nvml"]);
@@ -66,7 +66,25 @@ describe.skipIf(COMPILER === undefined)("cards through the library on a host (ne
     // The adapters are those of whatever machine the test runs on.
     const cards = (found: Inventory) => found.gpus.map(({ nearest_hcas: _adapters, ...gpu }) => gpu);
     expect(cards(inventory)).toEqual(cards(text));
-    expect(host.asked()).toEqual(["topo -m"]);
+    expect(host.asked()).toEqual(["-L", "topo -m"]);
+  });
+
+  test("a UUID that nvidia-smi contradicts is a problem of that device, without being asked for a comparison", async () => {
+    const host = hostLike("contradicted", "h100-mig-sparse");
+    const tool = join(host.folder, "bin", "nvidia-smi");
+    const answers = readFileSync(join(FAKES, "h100-mig-sparse", "L.txt"), "utf8");
+    const uuid = /Device {2}3: \(UUID: (MIG-[^)]+)\)/.exec(answers)?.[1] ?? "";
+    expect(uuid).not.toBe("");
+    writeFileSync(join(host.folder, "L.txt"), answers.replace(uuid, "MIG-0ddba115-0000-4000-8000-000000000001"));
+    writeFileSync(tool, readFileSync(tool, "utf8").replace(join(FAKES, "h100-mig-sparse", "L.txt"), join(host.folder, "L.txt")));
+    const inventory = await look(host);
+    expect(inventory.source).toBe("nvml");
+    expect(inventory.gpus.map((gpu) => [gpu.label, gpu.health.ok])).toEqual([
+      ["0/mig0", true],
+      ["0/mig3", false],
+      ["0/mig5", true],
+    ]);
+    expect(inventory.gpus[1]?.health.problems.join()).toContain("disagree on its UUID");
   });
 
   test("both sources of one host agree where they are compared", async () => {
