@@ -1,6 +1,7 @@
 /** From words to an exit code: global flags, the way to the command, its answer or its error. */
 import { createLog } from "../lib/log.ts";
 import { suggest } from "../lib/suggest.ts";
+import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Runner } from "../platform/runner.ts";
 import { type Answer, type Command, usageError, type View } from "./command.ts";
 import { root } from "./commands.ts";
@@ -30,28 +31,29 @@ interface Found {
 }
 
 /** Runs one command line, without the program's name. Returns the exit code (STYLE.md, CLI); never throws. */
-export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+export async function runCli(argv: readonly string[], given: Io): Promise<number> {
+  const io: Io = { ...given, stderr: forgiving(given.stderr) };
   let found: Found = { command: root, path: root.name, words: [] };
   let trace = io.env.LLMGW_LOG_LEVEL === "debug";
   try {
     const { flags, words } = takeGlobalFlags(argv, io.env);
     trace = flags.logLevel === "debug";
     if (flags.version) {
-      io.stdout.write(`${versionLine()}\n`);
+      writeAnswer(io.stdout, `${versionLine()}\n`);
       return 0;
     }
     found = await findCommand(words, (closest) => {
       found = closest;
     });
     if (flags.help) {
-      io.stdout.write(renderUsage(found.path, found.command, colorOn(io.stdout, io.env, flags)));
+      writeAnswer(io.stdout, renderUsage(found.path, found.command, colorOn(io.stdout, io.env, flags)));
       return 0;
     }
     const execute = found.command.execute;
     if (execute === undefined) throw usageError("no command given", `"${found.path}" is a group of commands`, "give one of those below");
     const { answer, json } = await execute(makeContext(io, flags), found.words);
     const view: View = { color: colorOn(io.stdout, io.env, flags), columns: io.stdout.isTTY ? io.stdout.columns : undefined };
-    io.stdout.write(renderAnswer(answer, json, view));
+    writeAnswer(io.stdout, renderAnswer(answer, json, view));
     return answer.exitCode ?? 0;
   } catch (thrown) {
     const report = reportError(thrown, { interrupted: io.signal.aborted, trace });
@@ -65,6 +67,37 @@ function renderAnswer(answer: Answer, json: boolean, view: View): string {
   if (json) return `${JSON.stringify(answer.data, undefined, 2)}\n`;
   const text = typeof answer.text === "string" ? answer.text : answer.text(view);
   return text.endsWith("\n") || text === "" ? text : `${text}\n`;
+}
+
+/** A full disk below stdout is no bug of ours, and half an answer is none. */
+function writeAnswer(stdout: Output, text: string): void {
+  try {
+    stdout.write(text);
+  } catch (cause) {
+    throw new UserError(
+      {
+        what: "the answer could not be written to stdout",
+        why: messageOf(cause),
+        fix: "make room where it goes, and run the command again",
+      },
+      { cause },
+    );
+  }
+}
+
+/** Talk that cannot be written (a full disk below stderr) changes neither the answer nor the exit code, and there is nowhere to say so. */
+function forgiving(stderr: Output): Output {
+  return {
+    isTTY: stderr.isTTY,
+    get columns() {
+      return stderr.columns;
+    },
+    write: (text) => {
+      try {
+        stderr.write(text);
+      } catch {}
+    },
+  };
 }
 
 /** Follows the leading words down the table. `onWay` is told of each group passed, for the usage after a mistake. */

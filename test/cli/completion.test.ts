@@ -1,6 +1,6 @@
 /** The completion scripts, as the shells themselves take them. */
 import { describe, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runLlmgw } from "../support/cli.ts";
 import { temporaryFolder } from "../support/folders.ts";
@@ -29,6 +29,7 @@ describe.skipIf(bash === null)("bash", () => {
     using folder = temporaryFolder();
     writeFileSync(join(folder.path, "completion.bash"), await script("bash"));
     writeFileSync(join(folder.path, "file-of-mine"), "");
+    mkdirSync(join(folder.path, "folder of mine"));
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is bash's
     const drive = 'source ./completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _llmgw; printf "%s\\n" "${COMPREPLY[@]}"';
     const out = shellRun([program, "--norc", "--noprofile", "-uc", drive, "bash", "llmgw", ...words], folder.path);
@@ -64,17 +65,18 @@ describe.skipIf(bash === null)("bash", () => {
     expect(await offered(["inventory", ""])).not.toContain("agent");
   });
 
-  test("offers the values of a flag, and files where one is wanted", async () => {
+  test("offers the values of a flag, files where one is wanted, folders where only a folder will do", async () => {
     expect(await offered(["--log-level", ""])).toEqual(["error", "warn", "info", "debug"]);
     expect(await offered(["inventory", "--log-level", "w"])).toEqual(["warn"]);
-    expect(await offered(["inventory", "--record", "file"])).toEqual(["file-of-mine"]);
-    expect(await offered(["--machine", "file"])).toEqual(["file-of-mine"]);
+    expect(await offered(["inventory", "--nvidia-smi", "f"])).toEqual(["file-of-mine", "folder of mine"]);
+    expect(await offered(["inventory", "--record", "f"])).toEqual(["folder of mine"]);
+    expect(await offered(["--machine", "f"])).toEqual(["folder of mine"]);
   });
 
   test("offers the values behind = too, of which bash makes a word of its own", async () => {
     expect(await offered(["--log-level", "="])).toEqual(["error", "warn", "info", "debug"]);
     expect(await offered(["inventory", "--log-level", "=", "d"])).toEqual(["debug"]);
-    expect(await offered(["inventory", "--record", "=", "file"])).toEqual(["file-of-mine"]);
+    expect(await offered(["inventory", "--record", "=", "f"])).toEqual(["folder of mine"]);
   });
 
   test("offers the arguments of a command", async () => {
@@ -92,10 +94,63 @@ describe.skipIf(bash === null)("bash", () => {
 
 const zsh = Bun.which("zsh");
 
-test.skipIf(zsh === null)("zsh takes the script without a complaint", async () => {
-  using folder = temporaryFolder();
-  writeFileSync(join(folder.path, "_llmgw"), await script("zsh"));
-  shellRun([zsh ?? "", "-n", "_llmgw"], folder.path);
+describe.skipIf(zsh === null)("zsh", () => {
+  const program = zsh ?? "";
+
+  /** What zsh is told to offer for the last word of a line. Its own part, taking what begins with that word, is left out. */
+  async function told(words: readonly string[]): Promise<readonly string[]> {
+    using folder = temporaryFolder();
+    writeFileSync(join(folder.path, "_llmgw"), await script("zsh"));
+    const drive = [
+      "compdef() { : }",
+      'compadd() { [[ $1 == -- ]] && shift; print -rl -- "$@" }',
+      '_files() { print -r -- "files $*" }',
+      'compset() { print -r -- "prefix $*" }',
+      'source ./_llmgw; words=("$@"); CURRENT=$#; _llmgw',
+    ].join("\n");
+    const out = shellRun([program, "-fuc", drive, "zsh", "llmgw", ...words], folder.path);
+    return out.split("\n").filter((line) => line !== "");
+  }
+
+  test("takes the script without a complaint", async () => {
+    using folder = temporaryFolder();
+    writeFileSync(join(folder.path, "_llmgw"), await script("zsh"));
+    shellRun([program, "-n", "_llmgw"], folder.path);
+  });
+
+  test("offers the commands at the top, and what stands below a group", async () => {
+    const words = await told([""]);
+    expect(words).toEqual(["inventory", "agent", "completion", "--machine", "--log-level", "--no-color", "--help", "--version"]);
+    expect(await told(["agent", ""])).toContain("inventory");
+    expect(await told(["agent", ""])).not.toContain("completion");
+    expect(await told(["completion", ""])).toContain("zsh");
+  });
+
+  test("offers every flag of a command, opposites too, wherever it stands", async () => {
+    for (const path of [
+      ["inventory"],
+      ["agent", "inventory"],
+      ["--log-level", "debug", "inventory"],
+      ["--machine", "agent", "inventory"],
+    ]) {
+      const words = await told([...path, "--"]);
+      for (const flag of ["--json", "--nvml", "--no-nvml", "--record", "--machine"]) expect(words).toContain(flag);
+      expect(words).not.toContain("completion");
+    }
+  });
+
+  test("offers the values of a flag, files where one is wanted, folders where only a folder will do", async () => {
+    expect(await told(["inventory", "--log-level", ""])).toEqual(["error", "warn", "info", "debug"]);
+    expect(await told(["inventory", "--nvidia-smi", ""])).toEqual(["files "]);
+    expect(await told(["inventory", "--record", ""])).toEqual(["files -/"]);
+    expect(await told(["--machine", ""])).toEqual(["files -/"]);
+  });
+
+  test("offers the values behind = too, which is one word in zsh", async () => {
+    expect(await told(["--log-level=w"])).toEqual(["prefix -P 1 *=", "error", "warn", "info", "debug"]);
+    expect(await told(["inventory", "--machine=a=b"])).toEqual(["prefix -P 1 *=", "files -/"]);
+    expect(await told(["--machine=x", "comp"])).toContain("completion");
+  });
 });
 
 const fish = Bun.which("fish");
@@ -108,7 +163,7 @@ test.skipIf(fish === null)("fish takes the script without a complaint and comple
   expect(offers).toContain("inventory");
 });
 
-test("the zsh script is the function of bash behind zsh's own loader, the fish script names each command", async () => {
-  expect(await script("zsh")).toStartWith("#compdef llmgw\nautoload -U +X bashcompinit && bashcompinit\n");
+test("the zsh script is found by compinit, the fish script names each command", async () => {
+  expect(await script("zsh")).toStartWith("#compdef llmgw\n");
   expect(await script("fish")).toContain("complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory agent completion'");
 });

@@ -91,6 +91,26 @@ describe("pipes", () => {
   });
 });
 
+describe.skipIf(!existsSync("/dev/full"))("a full disk", () => {
+  test("below stdout is said as what it is, with 2: no bug of ours, and no answer either", () => {
+    using folder = temporaryFolder();
+    layOut(folder.path, SMALL_NODE);
+    for (const words of ["inventory --json --machine .", "--help", "inventory --version"]) {
+      const said = shell(folder.path, `{ llmgw ${words} >/dev/full; } 2>&1; echo $?`);
+      expect(said).toContain("llmgw: the answer could not be written to stdout\n  why: ENOSPC");
+      expect(said).toEndWith("\n2\n");
+    }
+  });
+
+  test("below stderr changes neither the answer nor the exit code", () => {
+    using folder = temporaryFolder();
+    layOut(folder.path, SMALL_NODE);
+    expect(shell(folder.path, "llmgw nonsense 2>/dev/full; echo $?")).toBe("2\n");
+    const answer = shell(folder.path, "llmgw inventory --json --machine . 2>/dev/full");
+    expect(JSON.parse(answer)).toHaveProperty("gpus");
+  });
+});
+
 describe("signals", () => {
   test("an interrupt while a command hangs ends the program with 130 and leaves no process behind", async () => {
     using folder = temporaryFolder();
