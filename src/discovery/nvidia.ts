@@ -7,7 +7,7 @@ import type { UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { type ExecResult, type Runner, RunnerError } from "../platform/runner.ts";
 import type { QueriedCard } from "./cards.ts";
-import { explainFailure, type Failure } from "./nvidia-smi/failure.ts";
+import { explainFailure, type Failure, type FailureKind } from "./nvidia-smi/failure.ts";
 import { type ListReport, parseList } from "./nvidia-smi/list.ts";
 import { parseQuery } from "./nvidia-smi/query.ts";
 import { parseTopology, type TopologyReport } from "./nvidia-smi/topology.ts";
@@ -26,6 +26,17 @@ export interface NvidiaOptions {
   readonly signal?: AbortSignal;
 }
 
+/** One call of a round and how it ended; for whoever judges the driver itself. */
+export interface NvidiaCall {
+  /** Arguments as typed: `-q -x`. */
+  readonly args: string;
+  readonly outcome: "absent" | "answered" | "failed" | "hung";
+  /** The tool's words, or ours for a call that ended without any; `undefined` when nothing is wrong. */
+  readonly text: string | undefined;
+  readonly failure: FailureKind | undefined;
+  readonly tookMs: number;
+}
+
 export interface NvidiaReport {
   readonly source: "nvidia-smi" | "none" | "unavailable";
   readonly driverVersion: string | undefined;
@@ -38,6 +49,8 @@ export interface NvidiaReport {
   /** Cards known to be lost, from the queries card by card or from the kernel's own list. */
   readonly lostCards: readonly UnusableCard[];
   readonly warnings: readonly string[];
+  /** Every call of the round, in the order in which they ended. */
+  readonly calls: readonly NvidiaCall[];
 }
 
 /** Nothing asked, nothing known. */
@@ -51,6 +64,7 @@ export const NO_CARDS: NvidiaReport = {
   topology: undefined,
   lostCards: [],
   warnings: [],
+  calls: [],
 };
 
 /** How one call ended. */
@@ -60,6 +74,13 @@ type Answer =
   | { readonly kind: "answered"; readonly result: ExecResult; readonly failure: Failure | undefined };
 
 export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions): Promise<NvidiaReport> {
+  const calls: NvidiaCall[] = [];
+  return { ...(await askRound(runner, { ...options, onCall: (call) => calls.push(call) })), calls };
+}
+
+type RoundOptions = NvidiaOptions & { readonly onCall: (call: NvidiaCall) => void };
+
+async function askRound(runner: Runner, options: RoundOptions): Promise<Omit<NvidiaReport, "calls">> {
   const asked = Promise.all([ask(runner, options, ["-L"]), ask(runner, options, ["-q", "-x"]), ask(runner, options, ["topo", "-m"])]);
   // The XML parser's first documents cost three times its later ones: that is spent while the driver thinks.
   const warming = warmUpParser();
@@ -112,7 +133,20 @@ function warmUpParser(): { stop(): void } {
   return { stop: () => clearTimeout(timer) };
 }
 
-async function ask(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
+async function ask(runner: Runner, options: RoundOptions, args: readonly string[]): Promise<Answer> {
+  const from = performance.now();
+  const answer = await askOnce(runner, options, args);
+  options.onCall({
+    args: args.join(" "),
+    outcome: answer.kind === "failed" && answer.hung ? "hung" : answer.kind,
+    text: wordsOf(answer),
+    failure: answer.kind === "answered" ? answer.failure?.kind : undefined,
+    tookMs: performance.now() - from,
+  });
+  return answer;
+}
+
+async function askOnce(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
   const argv = [options.program, ...args];
   try {
     const result = await runner.exec(argv, {
@@ -128,7 +162,7 @@ async function ask(runner: Runner, options: NvidiaOptions, args: readonly string
   }
 }
 
-async function withoutTool(runner: Runner): Promise<NvidiaReport> {
+async function withoutTool(runner: Runner): Promise<Omit<NvidiaReport, "calls">> {
   const cards = (await quietly(() => listNvidiaCards(runner))) ?? [];
   const warnings =
     cards.length === 0 ? [] : [`${cards.length} NVIDIA cards are on the PCI bus, but there is no nvidia-smi: install the driver`];
@@ -206,7 +240,7 @@ const NOBODY: OneByOne = { cards: [], lost: [], driverVersion: undefined, cudaVe
 /** One lost card makes the query for all fail: then each card is asked for itself, so that it does not hide the others. */
 async function oneByOne(
   runner: Runner,
-  options: NvidiaOptions,
+  options: RoundOptions,
   all: Answer,
   answered: readonly QueriedCard[],
   list: ListReport | undefined,
