@@ -21,7 +21,9 @@ const LEGEND = [
 
 export function renderTopology(node: NodeDescription): string {
   const cards = node.cards.flatMap((card, index): readonly Place[] =>
-    card.lost === true ? [] : [{ label: `GPU${index}`, bridge: card.bridge, numaNode: card.numaNode, card: index }],
+    card.lost === true || card.unknownToDriver === true
+      ? []
+      : [{ label: `GPU${index}`, bridge: card.bridge, numaNode: card.numaNode, card: index }],
   );
   const nics = node.adapters.map(
     (adapter, at): Place => ({ label: `NIC${at}`, bridge: adapter.bridge, numaNode: adapter.numaNode, card: undefined }),

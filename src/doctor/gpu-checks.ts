@@ -1,6 +1,7 @@
 /** Checks on each card: is it there, is it whole, is anything slowing it down or holding it. */
 import type { RawCard } from "../discovery/nvidia-smi/query.ts";
-import type { Severity } from "../domain/finding.ts";
+import type { Severity, Subject } from "../domain/finding.ts";
+import { compact } from "../lib/compact.ts";
 import { type CardFacts, cardsOf, inMig, nameOf, noCards, perCard, selector, subjectOf } from "./cards.ts";
 import type { Check, Verdict } from "./check.ts";
 import { type Facts, known, whyUnread } from "./facts.ts";
@@ -10,6 +11,22 @@ import { DRIVER, drain, drainAndReset, evidence, fix, ok, skipped, unknown } fro
 import { xidMeaning } from "./xid-table.ts";
 
 const ANSWERING = [...DRIVER, "gpu-off-bus"];
+/** Checks whose problem is also one of the inventory's reasons. */
+const EXPLAINING = [
+  ...ANSWERING,
+  "gpu-missing",
+  "gpu-recovery-action",
+  "gpu-ecc-uncorrected",
+  "gpu-row-remap-pending",
+  "gpu-row-remap-failed",
+  "gpu-thermal",
+  "gpu-power-brake",
+  "gpu-compute-mode",
+  "mig-pending-change",
+  "mig-enabled-empty",
+  "nvlink-fabric-manager",
+  "nvlink-fabric",
+];
 
 export const gpuChecks: readonly Check[] = [
   {
@@ -142,6 +159,16 @@ export const gpuChecks: readonly Check[] = [
       "Memory that is in use on an idle card although no process is listed belongs to a worker that died badly, or to a process that cannot be seen from here. Up to 600 MiB are the driver's own. In a container the processes of others are not visible, so there it cannot be told. Read from nvidia-smi, fb_memory_usage and processes.",
     judge: judgeOrphaned,
   },
+  {
+    id: "gpu-not-offered",
+    group: "gpu",
+    severity: "block",
+    depends_on: EXPLAINING,
+    title: "every card and instance is offered for placement",
+    explain:
+      "What the inventory calls unhealthy or unusable gets no new work. Most of its reasons have a check of their own, and then this one is skipped for that card; it stands for the rest, such as instances under a driver too old to offer them. Read from the inventory.",
+    judge: judgeOffered,
+  },
 ];
 
 function judgeMissing(facts: Facts): readonly Verdict[] {
@@ -167,6 +194,35 @@ function judgeMissing(facts: Facts): readonly Verdict[] {
       ],
     };
   });
+}
+
+function judgeOffered(facts: Facts): readonly Verdict[] {
+  const { gpus, unusable_cards: unusable } = facts.inventory;
+  if (gpus.length === 0 && unusable.length === 0) return [noCards(facts)];
+  const out = cardsOf(facts).filter((card) => card.leftAlone);
+  const verdicts = gpus.map((gpu): Verdict => {
+    const place = compact({ uuid: gpu.uuid, index: gpu.mig?.card ?? gpu.index, pci_bus_id: gpu.pci_bus_id });
+    const subject: Subject = gpu.mig === undefined ? { kind: "gpu", ...place } : { kind: "instance", ...place, label: gpu.label };
+    return gpu.health.ok ? ok(`${gpu.label} is offered`, subject) : notOffered(subject, gpu.label, gpu.health.problems);
+  });
+  return [
+    ...verdicts,
+    ...unusable.map((card): Verdict => {
+      const subject: Subject = { kind: "gpu", ...compact({ uuid: card.uuid, index: card.index, pci_bus_id: card.pci_bus_id }) };
+      const name = `card ${card.index ?? card.pci_bus_id ?? "-"}`;
+      return out.some((one) => one.index === card.index) ? skipped(card.reason, subject) : notOffered(subject, name, [card.reason]);
+    }),
+  ];
+}
+
+function notOffered(subject: Subject, name: string, reasons: readonly string[]): Verdict {
+  return {
+    result: "problem",
+    subject,
+    message: `${name} is not offered: ${reasons.join("; ")}`,
+    evidence: reasons.map((reason) => evidence("llmgw inventory", reason)),
+    fix: [fix("look at what the inventory shows of it", "llmgw inventory", [], true)],
+  };
 }
 
 function judgeOffBus(facts: Facts): readonly Verdict[] {
