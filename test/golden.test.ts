@@ -1,11 +1,14 @@
-/** Every fake machine's inventory, as text and as JSON, kept in test/golden/. UPDATE_GOLDEN=1 rewrites; the diff is read like code. */
+/** Every fake machine's inventory and doctor's findings, as text and as JSON, kept in test/golden/. UPDATE_GOLDEN=1 rewrites; the diff is read like code. */
 import { expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as v from "valibot";
+import { reportOf } from "../src/cli/doctor.ts";
+import { renderDoctor } from "../src/cli/render-doctor.ts";
 import { renderInventory } from "../src/cli/render-inventory.ts";
+import { DoctorReport } from "../src/domain/finding.ts";
 import { Inventory } from "../src/domain/inventory.ts";
-import { inventoryOf } from "./support/machines.ts";
+import { findingsOf, inventoryOf } from "./support/machines.ts";
 
 const FAKES = join(import.meta.dir, "../fakes/machines");
 const GOLDEN = join(import.meta.dir, "golden");
@@ -30,6 +33,15 @@ for (const machine of machines) {
     expect(v.safeParse(Inventory, inventory).issues).toBeUndefined();
     compare(machine, "inventory.json", `${JSON.stringify(inventory, undefined, 2)}\n`);
     compare(machine, "inventory.txt", `${renderInventory(inventory, { color: false, gpus: "all" })}\n`);
+  });
+}
+
+for (const machine of machines) {
+  test(`${machine}: doctor's findings are the golden ones, and fit their schema`, async () => {
+    const { inventory, findings } = await findingsOf(machine);
+    expect(v.safeParse(DoctorReport, reportOf(findings)).issues).toBeUndefined();
+    compare(machine, "doctor.json", `${JSON.stringify(reportOf(findings), undefined, 2)}\n`);
+    compare(machine, "doctor.txt", `${renderDoctor(inventory, findings, { color: false })}\n`);
   });
 }
 

@@ -26,6 +26,33 @@ export interface NodeDescription {
   readonly disks?: Readonly<Record<string, { readonly total_bytes: number; readonly free_bytes: number }>>;
   /** The kernel module's own folder is there although the tools fail. */
   readonly procDriver?: boolean;
+  /** What only doctor reads; a healthy host unless said. */
+  readonly host?: HostDescription;
+  /** Paths that may not be read. */
+  readonly unreadable?: readonly string[];
+}
+
+export interface HostDescription {
+  /** Lines of the kernel log beside the usual ones, without time and host name. */
+  readonly kernelLog?: readonly string[];
+  /** Driver that holds the cards. Default nvidia where its module is loaded. */
+  readonly heldBy?: string;
+  readonly secureBoot?: boolean;
+  readonly container?: boolean;
+  /** Version that the library's link names. Default the driver's. */
+  readonly library?: string;
+  /** Version of the module file; `null` for none. Default the driver's. */
+  readonly moduleFile?: string | null;
+  /** A newer kernel is installed that has no module. */
+  readonly nextKernel?: string;
+  /** NVSwitches on the PCI bus. */
+  readonly nvswitches?: number;
+  readonly fabricManager?: { readonly version: string; readonly active: boolean };
+  readonly timeService?: "systemd-timesyncd" | "chronyd" | "none";
+  /** Nodes in /dev, or in /dev/nvidia-caps, that were not made. */
+  readonly missingNodes?: readonly string[];
+  readonly openFiles?: number;
+  readonly shmBytes?: number;
 }
 
 export interface DriverDescription {
@@ -71,6 +98,14 @@ export interface CardDescription {
   readonly supportedClocks?: readonly SupportedClocks[];
   /** Fell off the bus. */
   readonly lost?: boolean;
+  /** On the bus, and the driver does not know it. */
+  readonly unknownToDriver?: boolean;
+  /** Default on. */
+  readonly persistence?: boolean;
+  /** Default `Default`. */
+  readonly computeMode?: string;
+  /** Lanes in use of 16. */
+  readonly linkWidth?: number;
 }
 
 export interface MigDescription {
@@ -79,6 +114,8 @@ export interface MigDescription {
   readonly instances: readonly InstanceDescription[];
   /** UUIDs in the form of drivers before R470. */
   readonly oldForm?: boolean;
+  /** GPU instances without a compute instance. */
+  readonly bare?: readonly number[];
 }
 
 export interface InstanceDescription {
@@ -96,6 +133,8 @@ export interface ProcessDescription {
   readonly pid: number;
   readonly name: string;
   readonly type: "C" | "G" | "C+G";
+  /** Command line in /proc where it says more than the name. */
+  readonly command?: string;
   readonly memoryMb: number;
   readonly gpuInstanceId?: number;
   readonly computeInstanceId?: number;

@@ -1,5 +1,5 @@
 /** The fake machines, in the order in which a reader would want to meet them. */
-import type { CardDescription, NodeDescription } from "./description.ts";
+import type { CardDescription, HostDescription, NodeDescription } from "./description.ts";
 import { A100_80, adapter, card, GB200, H100, instances, L40S, port, RTX_PRO_6000, RTX4090, uuid } from "./parts.ts";
 import { ggufFile, ggufPart, hubSnapshot, lfsPointer, missingShard, ollamaStore, wholeFolder } from "./weights.ts";
 
@@ -35,6 +35,7 @@ const healthy8: NodeDescription = {
     }),
   ),
   nvlinks: switched(18),
+  host: { nvswitches: 4, fabricManager: { version: DRIVER_550.version, active: true } },
   adapters: ALL.map((n) => adapter(1, n)),
   files: {
     ...wholeFolder("/var/lib/llmgw/models/tiny-llama"),
@@ -79,7 +80,17 @@ const a100Mixed: NodeDescription = {
     card(3, 1, A100_80, {
       usedMb: 38_159,
       mig: { current: "Enabled", pending: "Enabled", instances: A100_LAYOUT },
-      processes: [{ pid: 90_417, name: "python3", type: "C", memoryMb: 38_096, gpuInstanceId: 1, computeInstanceId: 0 }],
+      processes: [
+        {
+          pid: 90_417,
+          name: "python3",
+          command: "python3 -m vllm.entrypoints.openai.api_server",
+          type: "C",
+          memoryMb: 38_096,
+          gpuInstanceId: 1,
+          computeInstanceId: 0,
+        },
+      ],
     }),
     card(3, 2, A100_80, { mig: { current: "Disabled", pending: "Disabled", instances: [] } }),
     card(3, 3, A100_80, { mig: { current: "Disabled", pending: "Disabled", instances: [] } }),
@@ -231,6 +242,12 @@ const cardLost: NodeDescription = {
   nvlinks: switched(18),
   adapters: [],
   cardByCard: true,
+  host: {
+    kernelLog: [
+      "NVRM: GPU at PCI:0000:60:00: GPU-c0de000b-6e00-4000-8000-000000000003",
+      "NVRM: Xid (PCI:0000:60:00): 79, pid=41772, name=python3, GPU has fallen off the bus.",
+    ],
+  },
   answers: {
     query: {
       text: "Unable to determine the device handle for GPU0000:60:00.0: GPU is lost.  Reboot the system to recover this GPU\n",
@@ -250,7 +267,7 @@ const hangs: NodeDescription = {
   answers: { query: { hangs: true }, topology: { hangs: true } },
 };
 
-const broken = (name: string, about: string, text: string, exit: number, procDriver: boolean): NodeDescription => ({
+const broken = (name: string, about: string, text: string, exit: number, procDriver: boolean, host: HostDescription): NodeDescription => ({
   name,
   about,
   hostname: name,
@@ -259,6 +276,7 @@ const broken = (name: string, about: string, text: string, exit: number, procDri
   cards: [0, 1].map((n) => card(13, n, A100_80)),
   adapters: [],
   procDriver,
+  host,
   answers: { list: { text, exit }, query: { text, exit }, topology: { text, exit } },
 });
 
@@ -268,7 +286,15 @@ const mismatch = broken(
   "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.183\n",
   18,
   true,
+  {
+    library: "535.183.01",
+    moduleFile: "535.183.01",
+    kernelLog: ["NVRM: API mismatch: the client has the version 535.183.01, but this kernel module has the version 535.161.08."],
+  },
 );
+
+const NO_DRIVER_TEXT =
+  "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n\n";
 
 const noDriver = broken(
   "no-driver",
@@ -276,6 +302,7 @@ const noDriver = broken(
   "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n\n",
   9,
   false,
+  { library: "535.161.08" },
 );
 
 const RACK = uuid(14, 0xfab0, 1);
@@ -398,6 +425,7 @@ const container: NodeDescription = {
   hostname: "3f2a9c1b7d44",
   memoryMb: 257_850,
   cgroupLimitBytes: 16 * 1024 ** 3,
+  host: { container: true },
   cards: [],
   adapters: [],
 };
@@ -431,6 +459,120 @@ const slowed: NodeDescription = {
   adapters: [],
 };
 
+const neglected: NodeDescription = {
+  name: "a100-neglected",
+  about: "four A100 that nobody looked after: an upgrade without a reboot, nodes, lanes, limits and disks in need, strangers on the cards",
+  hostname: "a100-21",
+  memoryMb: 515_820,
+  driver: DRIVER_550,
+  cards: [
+    card(21, 0, A100_80, {
+      persistence: false,
+      usedMb: 20_512,
+      processes: [{ pid: 8_101, name: "/home/sam/render/blender", type: "C", memoryMb: 20_480 }],
+    }),
+    card(21, 1, A100_80, { persistence: false, linkWidth: 8, usedMb: 31_004 }),
+    card(21, 2, A100_80, { persistence: false, computeMode: "Prohibited" }),
+    card(21, 3, A100_80, { persistence: false, computeMode: "Exclusive_Process" }),
+  ],
+  adapters: [],
+  unreadable: ["/var/lib/llmgw/models"],
+  disks: { "/": { total_bytes: 479_559_942_144, free_bytes: 3_210_000_000 } },
+  host: {
+    moduleFile: "550.163.01",
+    nextKernel: "6.8.0-101-generic",
+    missingNodes: ["nvidia-uvm"],
+    timeService: "none",
+    openFiles: 4_096,
+    shmBytes: 64 * 1024 ** 2,
+    kernelLog: [
+      "NVRM: Xid (PCI:0000:18:00): 31, pid=7412, name=python3, Ch 00000008, MMU fault",
+      "NVRM: Xid (PCI:0000:29:00): 94, pid=7420, name=python3, contained memory error",
+      "NVRM: Xid (PCI:0000:3d:00): 119, pid=7431, name=nvidia-smi, timeout waiting for the firmware",
+    ],
+  },
+};
+
+const nouveau: NodeDescription = {
+  name: "nouveau-holds-card",
+  about: "a card that the kernel's own nouveau driver took before NVIDIA's module came",
+  hostname: "fresh-install",
+  memoryMb: 257_850,
+  driver: { version: "550.127.08", cuda: "12.4" },
+  cards: [card(22, 0, L40S)],
+  adapters: [],
+  procDriver: false,
+  answers: Object.fromEntries((["list", "query", "topology"] as const).map((name) => [name, { text: NO_DRIVER_TEXT, exit: 9 }])),
+  host: { heldBy: "nouveau", kernelLog: ["nouveau 0000:18:00.0: NVIDIA AD102 (192000a1)"] },
+};
+
+const secureBoot: NodeDescription = {
+  ...nouveau,
+  name: "secure-boot-rejects",
+  about: "a card whose module is installed and unsigned, on a machine with Secure Boot",
+  hostname: "signed-only",
+  cards: [card(23, 0, L40S)],
+  host: {
+    secureBoot: true,
+    moduleFile: "550.127.08",
+    kernelLog: ["Loading of module with unavailable key is rejected: nvidia key was rejected by service"],
+  },
+};
+
+const migBroken: NodeDescription = {
+  ...oneCardMig(
+    24,
+    "h100-mig-half-made",
+    "an H100 with a GPU instance that has no compute instance, and an instance whose device node was not made",
+    [
+      [0, "1g.10gb", 7, 0, 9_984, 16],
+      [1, "2g.20gb", 3, 0, 20_096, 32],
+    ],
+  ),
+  host: { missingNodes: ["nvidia-cap7"] },
+};
+
+const halfMade: NodeDescription = {
+  ...migBroken,
+  cards: migBroken.cards.map((one) => (one.mig === undefined ? one : { ...one, mig: { ...one.mig, bare: [1] } })),
+};
+
+const noManager: NodeDescription = {
+  name: "nvswitch-no-manager",
+  about: "an HGX H100 whose fabric manager does not run: no card is registered with the fabric, no CUDA program starts",
+  hostname: "hgx-25",
+  memoryMb: TWO_TB_MB,
+  driver: DRIVER_550,
+  cards: ALL.map((n) => card(25, n, H100, { fabric: { state: "In Progress", status: "N/A", cliqueId: 0, clusterUuid: "" } })),
+  nvlinks: switched(18),
+  adapters: [],
+  host: { nvswitches: 4, fabricManager: { version: DRIVER_550.version, active: false } },
+};
+
+const tired: NodeDescription = {
+  name: "h100-links-and-rails",
+  about: "an HGX H100 with one card short of NVLinks, one that the driver does not know, a slow rail and one without signal",
+  hostname: "hgx-26",
+  memoryMb: TWO_TB_MB,
+  driver: DRIVER_550,
+  cards: [0, 1, 2, 3, 7].map((n) => card(26, n, H100, { fabric: ONE_BOARD, ...(n === 7 ? { unknownToDriver: true } : {}) })),
+  nvlinks: (a, b) => (a === b ? 0 : a === 2 || b === 2 ? 16 : 18),
+  adapters: [
+    adapter(26, 0),
+    adapter(26, 1, { ports: [port(26, 1, { rate: "200 Gb/sec (2X NDR)" })] }),
+    adapter(26, 2),
+    adapter(26, 3, {
+      ports: [port(26, 3, { state: "1: DOWN", physState: "2: Polling", rate: "10 Gb/sec (4X SDR)", lid: 0x23, smLid: 1 })],
+    }),
+    adapter(26, 4, { ports: [port(26, 4, { lid: 0x22 })] }),
+  ],
+  host: {
+    nvswitches: 4,
+    fabricManager: { version: DRIVER_550.version, active: true },
+    kernelLog: ["NVRM: GPU 0000:da:00.0: RmInitAdapter failed! (0x62:0xffff:2860)"],
+  },
+};
+
 export const MACHINES: readonly NodeDescription[] = [
   healthy8,
   pcie4,
@@ -452,6 +594,12 @@ export const MACHINES: readonly NodeDescription[] = [
   noSubnetManager,
   memoryFaults,
   slowed,
+  neglected,
+  nouveau,
+  secureBoot,
+  halfMade,
+  noManager,
+  tired,
   desktop,
   cpuOnly,
   container,

@@ -2,7 +2,8 @@
 import type { CardDescription, InstanceDescription } from "./description.ts";
 
 export function renderList(cards: readonly CardDescription[]): string {
-  return cards.map((card, index) => (card.lost === true ? `${handleSentence(card)}\n` : renderCard(card, index))).join("");
+  const known = cards.filter((card) => card.unknownToDriver !== true);
+  return known.map((card, index) => (card.lost === true ? `${handleSentence(card)}\n` : renderCard(card, index))).join("");
 }
 
 function renderCard(card: CardDescription, index: number): string {

@@ -21,7 +21,9 @@ export function renderNvml(node: NodeDescription, driver: DriverDescription): Nv
     driver_version: driver.version,
     nvml_version: `${driver.cuda.split(".")[0]}.${driver.version}`,
     cuda_version: driver.cuda,
-    cards: node.cards.map((card, index) => renderCard(node, card, index, Number(driver.version.split(".")[0]))),
+    cards: node.cards.flatMap((card, index) =>
+      card.unknownToDriver === true ? [] : [renderCard(node, card, index, Number(driver.version.split(".")[0]))],
+    ),
   };
 }
 
@@ -64,10 +66,10 @@ function renderCard(node: NodeDescription, card: CardDescription, index: number,
       ...(card.hwPowerBrake === true ? ["hw_power_brake"] : []),
     ],
     ...some("recovery_action", driver >= 565 ? (card.recoveryAction ?? "None").toLowerCase() : undefined),
-    compute_mode: "default",
-    persistence_mode: "enabled",
+    compute_mode: (card.computeMode ?? "Default").toLowerCase(),
+    persistence_mode: card.persistence === false ? "disabled" : "enabled",
     virtualization_mode: "none",
-    pcie: { gen_current: 5, gen_max: 5, width_current: 16, width_max: 16 },
+    pcie: { gen_current: 5, gen_max: 5, width_current: card.linkWidth ?? 16, width_max: 16 },
     ...some("fabric", driver >= 525 ? renderFabric(card) : undefined),
     nvlinks: renderLinks(node, index),
     processes: card.processes.map(renderProcess),

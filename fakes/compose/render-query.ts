@@ -13,12 +13,12 @@ import type {
 type Xml = readonly (readonly [string, string | Xml])[];
 
 export function renderQuery(node: NodeDescription, driver: DriverDescription, only?: CardDescription): string {
-  const cards = (only === undefined ? node.cards : [only]).filter((card) => card.lost !== true);
+  const cards = (only === undefined ? node.cards : [only]).filter((card) => card.lost !== true && card.unknownToDriver !== true);
   const head: Xml = [
     ["timestamp", "Mon Nov 30 12:00:00 2026"],
     ["driver_version", driver.version],
     ["cuda_version", driver.cuda],
-    ["attached_gpus", String(node.cards.length)],
+    ["attached_gpus", String(node.cards.filter((card) => card.unknownToDriver !== true).length)],
   ];
   const blocks = cards.map(
     (card) => `\t<gpu id="${smiBusId(card)}">\n${render(cardXml(card, node.cards.indexOf(card), driver), 2)}\t</gpu>\n`,
@@ -66,7 +66,7 @@ function cardXml(card: CardDescription, minor: number, driver: DriverDescription
   const inMig = card.mig?.current === "Enabled";
   return [
     ["product_name", card.name],
-    ["persistence_mode", "Enabled"],
+    ["persistence_mode", card.persistence === false ? "Disabled" : "Enabled"],
     [
       "mig_mode",
       [
@@ -100,7 +100,7 @@ function cardXml(card: CardDescription, minor: number, driver: DriverDescription
     ["performance_state", "P0"],
     clockReasons(card, version),
     ["fb_memory_usage", memoryXml(card, version)],
-    ["compute_mode", "Default"],
+    ["compute_mode", card.computeMode ?? "Default"],
     [
       "utilization",
       [
@@ -189,7 +189,7 @@ function pciXml(card: CardDescription): Xml {
           "link_widths",
           [
             ["max_link_width", "16x"],
-            ["current_link_width", "16x"],
+            ["current_link_width", `${card.linkWidth ?? 16}x`],
           ],
         ],
       ],

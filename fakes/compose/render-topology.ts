@@ -29,7 +29,9 @@ export function renderTopology(node: NodeDescription): string {
   const inline = version <= 470;
   const titles = ["CPU Affinity", ...(version >= 470 ? ["NUMA Affinity"] : []), ...(version >= 535 ? ["GPU NUMA ID"] : [])];
   const cards = node.cards.flatMap((card, index): readonly Place[] =>
-    card.lost === true ? [] : [{ label: `GPU${index}`, bridge: card.bridge, numaNode: card.numaNode, card: index }],
+    card.lost === true || card.unknownToDriver === true
+      ? []
+      : [{ label: `GPU${index}`, bridge: card.bridge, numaNode: card.numaNode, card: index }],
   );
   const nics = node.adapters.map(
     (adapter, at): Place => ({

@@ -18,7 +18,8 @@ export function renderTree(node: NodeDescription): Tree {
   else
     for (const level of ["/user.slice", "/user.slice/user-0.slice", "/user.slice/user-0.slice/session-1.scope"])
       tree.set(`/sys/fs/cgroup${level}/memory.max`, "max\n");
-  for (const card of node.cards) addCard(tree, card);
+  addHost(tree, node);
+  for (const card of node.cards) addCard(tree, node, card);
   for (const adapter of node.adapters) addAdapter(tree, adapter);
   if (node.driver !== undefined && node.procDriver !== false) addDriver(tree, node, node.driver.version);
   for (const [path, entry] of Object.entries(node.files ?? {})) tree.set(path, entry);
@@ -41,10 +42,19 @@ function addFunction(
   return path;
 }
 
-function addCard(tree: Map<string, TreeEntry>, card: CardDescription): void {
+function addCard(tree: Map<string, TreeEntry>, node: NodeDescription, card: CardDescription): void {
   const path = addFunction(tree, card);
   tree.set(`${path}/vendor`, "0x10de\n");
   tree.set(`${path}/class`, "0x030200\n");
+  // Vendor 10de and a device number; a card that left the bus answers with all ones.
+  tree.set(`${path}/config`, Uint8Array.from(card.lost === true ? [0xff, 0xff, 0xff, 0xff] : [0xde, 0x10, 0x30, 0x23]));
+  const held = node.host?.heldBy ?? (isLoaded(node) ? "nvidia" : undefined);
+  if (held !== undefined) tree.set(`${path}/driver`, { link: `../../../../../bus/pci/drivers/${held}` });
+}
+
+/** Whether NVIDIA's module is loaded. */
+function isLoaded(node: NodeDescription): boolean {
+  return node.driver !== undefined && node.procDriver !== false;
 }
 
 function addAdapter(tree: Map<string, TreeEntry>, adapter: AdapterDescription): void {
@@ -73,12 +83,81 @@ function addAdapter(tree: Map<string, TreeEntry>, adapter: AdapterDescription): 
   }
 }
 
+export const KERNEL = "6.8.0-48-generic";
+
+function addHost(tree: Map<string, TreeEntry>, node: NodeDescription): void {
+  const { host = {} } = node;
+  const modules = [
+    ...(isLoaded(node) ? ["nvidia_uvm", "nvidia"] : []),
+    ...(node.adapters.length > 0 ? ["mlx5_ib", "ib_core"] : []),
+    "nvme",
+  ];
+  const nouveau = host.heldBy === "nouveau" ? ["nouveau"] : [];
+  tree.set("/proc/modules", [...nouveau, ...modules].map((name) => `${name} 16384 0 - Live 0x0000000000000000\n`).join(""));
+  tree.set("/proc/sys/kernel/osrelease", `${KERNEL}\n`);
+  tree.set("/proc/self/status", "Name:\tllmgw\nState:\tR (running)\nUid:\t0\t0\t0\t0\n");
+  const files = host.openFiles ?? 1_048_576;
+  tree.set(
+    "/proc/self/limits",
+    `Limit                     Soft Limit           Hard Limit           Units     \nMax open files            ${String(Math.min(files, 1024)).padEnd(20)} ${String(files).padEnd(20)} files     \n`,
+  );
+  for (const kernel of [KERNEL, ...(host.nextKernel === undefined ? [] : [host.nextKernel])]) {
+    tree.set(`/lib/modules/${kernel}/modules.order`, "kernel/drivers/nvme/host/nvme.ko\n");
+  }
+  if (host.container === true) tree.set("/.dockerenv", "");
+  else if ((host.timeService ?? "systemd-timesyncd") === "systemd-timesyncd") tree.set("/run/systemd/timesync/synchronized", "");
+  if (host.secureBoot !== undefined) {
+    const variable = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+    tree.set(`/sys/firmware/efi/efivars/${variable}`, Uint8Array.from([6, 0, 0, 0, host.secureBoot ? 1 : 0]));
+  }
+  for (let n = 0; n < (host.nvswitches ?? 0); n++) {
+    const path = addFunction(tree, {
+      bridge: "0a",
+      busId: `0000:${(0x0c + n).toString(16).padStart(2, "0")}:00.0`,
+      numaNode: 0,
+      cpuList: "0-47,96-143",
+    });
+    tree.set(`${path}/vendor`, "0x10de\n");
+    tree.set(`${path}/class`, "0x068000\n");
+  }
+  for (const process of node.cards.flatMap((card) => card.processes)) {
+    tree.set(`/proc/${process.pid}/cmdline`, `${(process.command ?? process.name).replaceAll(" ", "\0")}\0`);
+    tree.set(`/proc/${process.pid}/stat`, `${process.pid} (${process.name.split("/").at(-1)?.slice(0, 15)}) S 1 1 1 0 -1\n`);
+  }
+}
+
+/** The library, the device nodes, and MIG's capabilities. */
+function addDriverFiles(tree: Map<string, TreeEntry>, node: NodeDescription, version: string): void {
+  tree.set("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", { link: `libnvidia-ml.so.${node.host?.library ?? version}` });
+  const missing = node.host?.missingNodes ?? [];
+  const known = node.cards.filter((card) => card.unknownToDriver !== true);
+  const names = ["nvidiactl", "nvidia-uvm", ...known.map((_, minor) => `nvidia${minor}`)];
+  for (const name of names) if (!missing.includes(name)) tree.set(`/dev/${name}`, "");
+  const minors: string[] = ["config 1", "monitor 2"];
+  for (const [minor, card] of known.entries()) {
+    if (card.mig?.current !== "Enabled") continue;
+    const folder = `/proc/driver/nvidia/capabilities/gpu${minor}/mig`;
+    const carved = new Map<number, number[]>((card.mig.bare ?? []).map((gi) => [gi, []]));
+    for (const { gpuInstanceId: gi, computeInstanceId: ci } of card.mig.instances) carved.set(gi, [...(carved.get(gi) ?? []), ci]);
+    for (const [gi, cis] of carved) {
+      for (const below of [`gi${gi}`, ...cis.map((ci) => `gi${gi}/ci${ci}`)]) {
+        const cap = minors.length + 1;
+        minors.push(`gpu${minor}/${below}/access ${cap}`);
+        tree.set(`${folder}/${below}/access`, `DeviceFileMinor: ${cap}\nDeviceFileMode: 292\nDeviceFileModify: 1\n`);
+        if (!missing.includes(`nvidia-cap${cap}`)) tree.set(`/dev/nvidia-caps/nvidia-cap${cap}`, "");
+      }
+    }
+  }
+  if (minors.length > 2) tree.set("/proc/driver/nvidia-caps/mig-minors", minors.map((line) => `${line}\n`).join(""));
+}
+
 function addDriver(tree: Map<string, TreeEntry>, node: NodeDescription, version: string): void {
   tree.set(
     "/proc/driver/nvidia/version",
     `NVRM version: NVIDIA UNIX x86_64 Kernel Module  ${version}  Mon Nov  2 10:00:00 UTC 2026\nGCC version:  gcc version 12.2.0\n`,
   );
-  for (const [index, card] of node.cards.entries()) {
+  addDriverFiles(tree, node, version);
+  for (const [index, card] of node.cards.filter((one) => one.unknownToDriver !== true).entries()) {
     const uuid = card.lost === true ? "GPU-????????-????-????-????-????????????" : card.uuid;
     tree.set(
       `/proc/driver/nvidia/gpus/${card.busId}/information`,

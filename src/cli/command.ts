@@ -43,8 +43,8 @@ export type FlagValues<F extends Flags> = { readonly [Name in keyof F]: FlagValu
 export interface Answer {
   readonly data: unknown;
   readonly text: string | ((view: View) => string);
-  /** 1 when the answer is no. Default 0. */
-  readonly exitCode?: 0 | 1;
+  /** 1 when the answer is no; 2 and 3 only for the convention of monitoring agents (`doctor --monitor`). Default 0. */
+  readonly exitCode?: 0 | 1 | 2 | 3;
 }
 
 export interface View {

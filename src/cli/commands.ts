@@ -11,6 +11,10 @@ export const root: Command = defineGroup({
   summary: "llmgw serves large language models from bare-metal GPU nodes.",
   subcommands: {
     inventory: INVENTORY,
+    doctor: {
+      summary: "what keeps this node from serving, and what to do about it",
+      load: async () => (await import("./doctor.ts")).doctor,
+    },
     agent: {
       summary: "what runs on every GPU node",
       load: async () => defineGroup({ name: "agent", summary: "What runs on every GPU node.", subcommands: { inventory: INVENTORY } }),

@@ -20,6 +20,8 @@ export interface ChosenOptions {
   readonly warnings: readonly string[];
   /** Whether the folders to look for weights in were named by somebody, or are the usual places. */
   readonly modelDirsGiven: boolean;
+  /** What agent.yaml says, as far as it fits. */
+  readonly config: AgentConfig;
 }
 
 /** `env` is empty on a recorded machine: the variables of whoever replays it say nothing about it. */
@@ -44,6 +46,7 @@ export async function discoverOptions(
     },
     warnings,
     modelDirsGiven: given !== undefined,
+    config,
   };
 }
 

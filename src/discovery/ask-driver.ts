@@ -110,5 +110,6 @@ function nvmlReport(found: FoundRecords, answer: Answer, lostCards: readonly Unu
     topology: topology.report,
     lostCards,
     warnings: topology.warnings,
+    calls: [],
   };
 }

@@ -43,6 +43,17 @@ export interface DiscoverOptions {
 
 /** The node's inventory (DESIGN.md, section 6). Throws only when the recording does not hold what is asked, or when told to stop. */
 export async function discover(runner: Runner, options: DiscoverOptions): Promise<Inventory> {
+  return (await discoverWithSources(runner, options)).inventory;
+}
+
+/** The inventory with what the driver said, for whoever judges more of it than the inventory shows: nothing is asked twice. */
+export interface Discovery {
+  readonly inventory: Inventory;
+  readonly nvidia: NvidiaReport;
+}
+
+/** As `discover`. */
+export async function discoverWithSources(runner: Runner, options: DiscoverOptions): Promise<Discovery> {
   const withCards = options.gpus !== "none";
   const withRest = options.gpus !== "only";
   const problems: string[] = [];
@@ -71,7 +82,7 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
   const devices = other?.source === "nvidia-smi" ? withDisagreements(joined, joinDevices({ ...other, places })) : joined;
   const kept = leaveAlone(devices.gpus, options.skipGpus ?? []);
   const gpus = kept.gpus.map((gpu) => withoutAdapters(gpu, withRest && adapters.hcas.length === 0));
-  return compact({
+  const inventory = compact({
     source: nvidia.source,
     hostname: options.hostname ?? host.hostname,
     driver_version: nvidia.driverVersion,
@@ -94,6 +105,7 @@ export async function discover(runner: Runner, options: DiscoverOptions): Promis
       ...weights.warnings,
     ],
   });
+  return { inventory, nvidia };
 }
 
 /** A third of the program is about weights: it is loaded while the driver is being asked. */

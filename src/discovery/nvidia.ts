@@ -7,7 +7,7 @@ import type { UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { type ExecResult, type Runner, RunnerError } from "../platform/runner.ts";
 import type { QueriedCard } from "./cards.ts";
-import { explainFailure, type Failure } from "./nvidia-smi/failure.ts";
+import { explainFailure, type Failure, type FailureKind } from "./nvidia-smi/failure.ts";
 import { type ListReport, parseList } from "./nvidia-smi/list.ts";
 import { parseTopology, type TopologyReport } from "./nvidia-smi/topology.ts";
 import { byBusId, discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
@@ -23,6 +23,19 @@ export interface NvidiaOptions {
   readonly program: string;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
+  /** Told of every call and how it ended. */
+  readonly onCall?: (call: NvidiaCall) => void;
+}
+
+/** One call of a round and how it ended; for whoever judges the driver itself. */
+export interface NvidiaCall {
+  /** Arguments as typed: `-q -x`. */
+  readonly args: string;
+  readonly outcome: "absent" | "answered" | "failed" | "hung";
+  /** The tool's words, or ours for a call that ended without any; `undefined` when nothing is wrong. */
+  readonly text: string | undefined;
+  readonly failure: FailureKind | undefined;
+  readonly tookMs: number;
 }
 
 export interface NvidiaReport {
@@ -39,6 +52,8 @@ export interface NvidiaReport {
   /** Cards known to be lost, from the queries card by card or from the kernel's own list. */
   readonly lostCards: readonly UnusableCard[];
   readonly warnings: readonly string[];
+  /** Every call of the round, in the order in which they ended. */
+  readonly calls: readonly NvidiaCall[];
 }
 
 /** Nothing asked, nothing known. */
@@ -52,6 +67,7 @@ export const NO_CARDS: NvidiaReport = {
   topology: undefined,
   lostCards: [],
   warnings: [],
+  calls: [],
 };
 
 /** How one call ended. */
@@ -61,11 +77,17 @@ export type Answer =
   | { readonly kind: "answered"; readonly result: ExecResult; readonly failure: Failure | undefined };
 
 /** `before`: answers that have been asked for already. */
-export async function askNvidiaSmi(
-  runner: Runner,
-  options: NvidiaOptions,
-  before: { readonly list?: Promise<Answer>; readonly topology?: Promise<Answer> } = {},
-): Promise<NvidiaReport> {
+export interface AskedBefore {
+  readonly list?: Promise<Answer>;
+  readonly topology?: Promise<Answer>;
+}
+
+export async function askNvidiaSmi(runner: Runner, options: NvidiaOptions, before: AskedBefore = {}): Promise<NvidiaReport> {
+  const calls: NvidiaCall[] = [];
+  return { ...(await askRound(runner, { ...options, onCall: (call) => calls.push(call) }, before)), calls };
+}
+
+async function askRound(runner: Runner, options: NvidiaOptions, before: AskedBefore): Promise<Omit<NvidiaReport, "calls">> {
   const asked = Promise.all([
     before.list ?? askList(runner, options),
     ask(runner, options, ["-q", "-x"]),
@@ -155,6 +177,19 @@ function warmUp(parse: (text: string) => unknown): { stop(): void } {
 }
 
 async function ask(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
+  const from = performance.now();
+  const answer = await askOnce(runner, options, args);
+  options.onCall?.({
+    args: args.join(" "),
+    outcome: answer.kind === "failed" && answer.hung ? "hung" : answer.kind,
+    text: wordsOf(answer),
+    failure: answer.kind === "answered" ? answer.failure?.kind : undefined,
+    tookMs: performance.now() - from,
+  });
+  return answer;
+}
+
+async function askOnce(runner: Runner, options: NvidiaOptions, args: readonly string[]): Promise<Answer> {
   const argv = [options.program, ...args];
   try {
     const result = await runner.exec(argv, {
@@ -170,7 +205,7 @@ async function ask(runner: Runner, options: NvidiaOptions, args: readonly string
   }
 }
 
-async function withoutTool(runner: Runner): Promise<NvidiaReport> {
+async function withoutTool(runner: Runner): Promise<Omit<NvidiaReport, "calls">> {
   const cards = (await quietly(() => listNvidiaCards(runner))) ?? [];
   const warnings =
     cards.length === 0 ? [] : [`${cards.length} NVIDIA cards are on the PCI bus, but there is no nvidia-smi: install the driver`];

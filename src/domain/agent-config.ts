@@ -27,6 +27,30 @@ export const DiscoveryConfig = v.strictObject({
 });
 export type DiscoveryConfig = v.InferOutput<typeof DiscoveryConfig>;
 
+export const Waiver = v.strictObject({
+  id: v.pipe(v.string(), v.minLength(1), v.description("The check, such as `gpu-power-limit`")),
+  subject: v.optional(
+    v.pipe(
+      v.string(),
+      v.description("Only what doctor calls so: `gpu 3`, `mlx5_0/1`; `*` stands for any text. All subjects when left out"),
+    ),
+  ),
+  reason: v.pipe(v.string(), v.minLength(1, "a reason"), v.description("Why it is accepted; shown with the finding")),
+  until: v.optional(
+    v.pipe(
+      v.string(),
+      v.check((text) => /^\d{4}-\d{2}-\d{2}/.test(text) && !Number.isNaN(Date.parse(text)), "a date such as 2027-01-31"),
+      v.description("Last day on which it counts. For good when left out"),
+    ),
+  ),
+});
+export type Waiver = v.InferOutput<typeof Waiver>;
+
+export const DoctorConfig = v.strictObject({
+  waive: v.optional(v.pipe(v.array(Waiver), v.description("Findings that are accepted: shown as waived, never hidden"))),
+});
+export type DoctorConfig = v.InferOutput<typeof DoctorConfig>;
+
 export const AgentConfig = v.strictObject({
   hostname: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Host name to report instead of the kernel's"))),
   fabrics: v.optional(
@@ -34,5 +58,6 @@ export const AgentConfig = v.strictObject({
   ),
   discovery: v.optional(v.pipe(DiscoveryConfig, v.description("How hardware is looked for"))),
   model_dirs: v.optional(v.pipe(v.array(AbsolutePath), v.description("Folders to look for weights in, instead of the usual places"))),
+  doctor: v.optional(v.pipe(DoctorConfig, v.description("How `llmgw doctor` judges this node"))),
 });
 export type AgentConfig = v.InferOutput<typeof AgentConfig>;

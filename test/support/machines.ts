@@ -1,6 +1,12 @@
 /** Fake machines in tests: their inventory without their waiting times. */
+import { collectOptions } from "../../src/cli/doctor.ts";
 import { discoverOptions } from "../../src/cli/inventory-options.ts";
 import { discover } from "../../src/discovery/discover.ts";
+import { runChecks } from "../../src/doctor/check.ts";
+import { CHECKS } from "../../src/doctor/checks.ts";
+import { collectFacts } from "../../src/doctor/collect.ts";
+import type { Facts } from "../../src/doctor/facts.ts";
+import type { Finding } from "../../src/domain/finding.ts";
 import type { Inventory } from "../../src/domain/inventory.ts";
 import { openMachine } from "../../src/platform/machine.ts";
 
@@ -10,4 +16,16 @@ export async function inventoryOf(nameOrFolder: string): Promise<Inventory> {
   const { options, warnings } = await discoverOptions(runner, {}, {});
   const inventory = await discover(runner, options);
   return { ...inventory, warnings: [...warnings, ...inventory.warnings] };
+}
+
+/** What doctor collects of a machine. */
+export async function factsOf(nameOrFolder: string): Promise<Facts> {
+  const runner = await openMachine(nameOrFolder, { waits: "skip" });
+  return collectFacts(runner, await collectOptions(runner, {}));
+}
+
+/** What `llmgw doctor --machine NAME` finds, every check taking no time. */
+export async function findingsOf(nameOrFolder: string): Promise<{ readonly inventory: Inventory; readonly findings: readonly Finding[] }> {
+  const facts = await factsOf(nameOrFolder);
+  return { inventory: facts.inventory, findings: runChecks(CHECKS, facts, { waivers: facts.config.doctor?.waive }) };
 }

@@ -1,0 +1,114 @@
+/** `llmgw doctor`: why can this node not serve, and what to do about it. */
+
+import { type Check, runChecks } from "../doctor/check.ts";
+import { CHECKS } from "../doctor/checks.ts";
+import { type CollectOptions, collectFacts } from "../doctor/collect.ts";
+import type { Facts } from "../doctor/facts.ts";
+import { atLeast, type DoctorReport, type Finding, type Severity, worstProblem } from "../domain/finding.ts";
+import { suggest } from "../lib/suggest.ts";
+import type { Runner } from "../platform/runner.ts";
+import { type Answer, defineCommand, usageError } from "./command.ts";
+import type { Context } from "./context.ts";
+import { discoverOptions } from "./inventory-options.ts";
+import { renderCheckList, renderDoctor, renderExplanation, renderMonitor } from "./render-doctor.ts";
+
+export const doctor = defineCommand({
+  name: "doctor",
+  summary: "what keeps this node from serving, and what to do about it",
+  description:
+    "Reads only, and ends within 15 s. Exit code 1 when there is a problem at or above --fail-on. What could not be found out is unknown, never ok.",
+  flags: {
+    json: { kind: "boolean", summary: "print the findings as data, ok ones included" },
+    only: { kind: "string", hint: "ID[,ID]", multiple: true, summary: "report these checks and no others" },
+    skip: { kind: "string", hint: "ID[,ID]", multiple: true, summary: "leave these checks out" },
+    list: { kind: "boolean", summary: "list the checks" },
+    explain: { kind: "string", hint: "ID", summary: "say what a check is about, what it reads and what to do" },
+    "fail-on": {
+      kind: "choice",
+      choices: ["advise", "degrade", "block"],
+      summary: "exit with 1 from this severity on; degrade unless given",
+    },
+    strict: { kind: "boolean", summary: "also exit with 1 when something is unknown" },
+    monitor: { kind: "boolean", summary: "one line for a monitoring agent: 0 fine, 1 degraded, 2 blocked, 3 only unknown" },
+  },
+  examples: [
+    "llmgw doctor",
+    "llmgw doctor --machine ecc-row-remap",
+    "llmgw doctor --explain gpu-xid",
+    "llmgw doctor --only driver-loaded,gpu-missing --json",
+  ],
+  run: async (ctx, args) => {
+    if (args.list === true) return listAnswer();
+    if (args.explain !== undefined) return explainAnswer(args.explain);
+    if (args.monitor === true && args.json === true) {
+      throw usageError("--monitor and --json contradict each other", "one prints a line, the other data", "give one of them");
+    }
+    const [only, skip] = [idsOf(args.only), idsOf(args.skip)];
+    const facts = await inspect(ctx);
+    const clock = (): number => performance.now();
+    const findings = runChecks(CHECKS, facts, { only, skip, waivers: facts.config.doctor?.waive, clock });
+    if (args.monitor === true) return { data: reportOf(findings), ...renderMonitor(findings) };
+    return {
+      data: reportOf(findings),
+      text: (view) => renderDoctor(facts.inventory, findings, { color: view.color }),
+      exitCode: exitCodeOf(findings, args["fail-on"] ?? "degrade", args.strict === true),
+    };
+  },
+});
+
+/** What `--json` prints. */
+export function reportOf(findings: readonly Finding[]): DoctorReport {
+  return { version: 1, findings: [...findings] };
+}
+
+export function exitCodeOf(findings: readonly Finding[], line: Severity, strict: boolean): 0 | 1 {
+  const worst = worstProblem(findings);
+  if (worst !== undefined && atLeast(worst, line)) return 1;
+  return strict && findings.some((finding) => finding.result === "unknown") ? 1 : 0;
+}
+
+/** Where discovery looks, as agent.yaml says. */
+export async function collectOptions(runner: Runner, env: Context["env"], signal?: AbortSignal): Promise<CollectOptions> {
+  const { options, warnings, config } = await discoverOptions(runner, {}, runner.kind === "host" ? env : {});
+  return { discover: { ...options, signal }, config, warnings };
+}
+
+async function inspect(ctx: Context): Promise<Facts> {
+  const runner = await ctx.runner();
+  const options = await collectOptions(runner, ctx.env, ctx.signal);
+  const progress = ctx.progress("looking at this node: driver, cards, adapters, kernel log, disks");
+  try {
+    return await collectFacts(runner, options);
+  } finally {
+    progress.done();
+  }
+}
+
+function listAnswer(): Answer {
+  const checks = CHECKS.map(({ id, group, severity, depends_on, title }) => ({ id, group, severity, depends_on, title }));
+  return { data: { checks }, text: renderCheckList(CHECKS) };
+}
+
+function explainAnswer(id: string): Answer {
+  const { judge: _judge, ...words } = checkOf(id);
+  return { data: words, text: renderExplanation(words) };
+}
+
+function idsOf(given: readonly string[] | undefined): readonly string[] | undefined {
+  const ids = given?.flatMap((text) => text.split(",")).map((id) => id.trim());
+  return ids?.filter((id) => id !== "").map((id) => checkOf(id).id);
+}
+
+function checkOf(id: string): Check {
+  const check = CHECKS.find((one) => one.id === id);
+  if (check !== undefined) return check;
+  const near = suggest(
+    id,
+    CHECKS.map((one) => one.id),
+  );
+  throw usageError(
+    `there is no check "${id}"`,
+    "llmgw doctor --list names them all",
+    near === undefined ? "choose one of them" : `did you mean ${near}?`,
+  );
+}
