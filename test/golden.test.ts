@@ -6,6 +6,7 @@ import * as v from "valibot";
 import { reportOf } from "../src/cli/doctor.ts";
 import { renderDoctor } from "../src/cli/render-doctor.ts";
 import { renderInventory } from "../src/cli/render-inventory.ts";
+import { migModes } from "../src/doctor/cards.ts";
 import { DoctorReport } from "../src/domain/finding.ts";
 import { Inventory } from "../src/domain/inventory.ts";
 import { findingsOf, inventoryOf } from "./support/machines.ts";
@@ -38,10 +39,10 @@ for (const machine of machines) {
 
 for (const machine of machines) {
   test(`${machine}: doctor's findings are the golden ones, and fit their schema`, async () => {
-    const { inventory, findings } = await findingsOf(machine);
+    const { facts, findings } = await findingsOf(machine);
     expect(v.safeParse(DoctorReport, reportOf(findings)).issues).toBeUndefined();
     compare(machine, "doctor.json", `${JSON.stringify(reportOf(findings), undefined, 2)}\n`);
-    compare(machine, "doctor.txt", `${renderDoctor(inventory, findings, { color: false })}\n`);
+    compare(machine, "doctor.txt", `${renderDoctor(facts.inventory, findings, { color: false, migModes: migModes(facts) })}\n`);
   });
 }
 

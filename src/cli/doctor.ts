@@ -1,5 +1,6 @@
 /** `llmgw doctor`: why can this node not serve, and what to do about it. */
 
+import { migModes } from "../doctor/cards.ts";
 import { type Check, runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
 import { type CollectOptions, collectFacts } from "../doctor/collect.ts";
@@ -50,7 +51,7 @@ export const doctor = defineCommand({
     if (args.monitor === true) return { data: reportOf(findings), ...renderMonitor(findings) };
     return {
       data: reportOf(findings),
-      text: (view) => renderDoctor(facts.inventory, findings, { color: view.color }),
+      text: (view) => renderDoctor(facts.inventory, findings, { color: view.color, migModes: migModes(facts) }),
       exitCode: exitCodeOf(findings, args["fail-on"] ?? "degrade", args.strict === true),
     };
   },

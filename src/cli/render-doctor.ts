@@ -1,12 +1,14 @@
 /** Findings as people read them: one line for each area that is well, everything about what is not, the verdict last. Pure. */
 import type { Check } from "../doctor/check.ts";
 import { type Finding, Group, type Severity, subjectText, worstProblem } from "../domain/finding.ts";
-import type { Gpu, Inventory } from "../domain/inventory.ts";
+import type { Inventory } from "../domain/inventory.ts";
 import { type Painter, painter } from "../lib/color.ts";
 import { renderTable } from "../lib/table.ts";
 
 export interface DoctorView {
   readonly color: boolean;
+  /** MIG mode of each card that can have instances, by index. */
+  readonly migModes: ReadonlyMap<number, "on" | "off">;
 }
 
 /** Lines without a newline at the end of the last one. */
@@ -14,7 +16,7 @@ export function renderDoctor(inventory: Inventory, findings: readonly Finding[],
   const paint = painter(view.color);
   const groups = Group.options.flatMap((group) => {
     const own = findings.filter((finding) => finding.group === group);
-    return own.length === 0 ? [] : groupLines(group, own, group === "mig" ? instanceLines(inventory) : [], paint);
+    return own.length === 0 ? [] : groupLines(group, own, group === "mig" ? instanceLines(inventory, view.migModes) : [], paint);
   });
   return [nodeLine(inventory), "", ...groups, "", verdict(findings, paint)].join("\n");
 }
@@ -48,7 +50,7 @@ function summary(findings: readonly Finding[]): string {
   const worst = [...byCheck.values()].map((own) => order.find((result) => own.some((finding) => finding.result === result)) ?? "ok");
   const count = (result: string): number => worst.filter((one) => one === result).length;
   const skippedChecks = [...byCheck.values()].filter((_, at) => worst[at] === "skipped");
-  const reasons = [...new Set(skippedChecks.flatMap((own) => own.map((finding) => finding.message)))];
+  const reasons = [...new Set(skippedChecks.flatMap((own) => own.map(reasonOf)))];
   const words = [
     [count("ok"), `${count("ok")} ${count("ok") === 1 ? "check" : "checks"} ok`],
     [count("problem"), `${count("problem")} with problems`],
@@ -63,6 +65,11 @@ function summary(findings: readonly Finding[]): string {
 }
 
 const MAX_REASONS = 2;
+
+/** The reason without the name of its subject, so that eight cards give one. */
+function reasonOf(finding: Finding): string {
+  return finding.message.replace(/^card \S+?(:?) /, "a card$1 ").replace(/^\S+ port \d+(:?) /, "a port$1 ");
+}
 
 interface Folded {
   readonly finding: Finding;
@@ -84,7 +91,7 @@ function foldSame(findings: readonly Finding[]): readonly Folded[] {
 function withoutCard(finding: Finding): string {
   const { subject } = finding;
   if (subject.kind !== "gpu") return finding.message;
-  return finding.message.replace(new RegExp(`card ${subject.index ?? subject.pci_bus_id ?? "-"}(?![\\w:])`), "card *");
+  return finding.message.replace(new RegExp(`card ${subject.index ?? subject.pci_bus_id ?? "-"}(?!\\w|:\\d)`), "card *");
 }
 
 /** ` (cards 0-3, 5)` where several are meant. */
@@ -116,7 +123,7 @@ function problemLines({ finding, subjects }: Folded, paint: Painter): string[] {
   return [
     `  ${colour(word)}  ${finding.id}${whom(finding, subjects)}: ${paint.bold(text)}`,
     ...finding.evidence.map(({ source, value, want }) => `      ${source}: ${value}${want === undefined ? "" : ` (want ${want})`}`),
-    ...(finding.result === "waived" ? [] : finding.fix.flatMap(fixLines)),
+    ...(finding.result === "waived" ? [] : finding.fix.flatMap((fix) => fixLines(fix, subjects))),
   ];
 }
 
@@ -133,18 +140,28 @@ function severityPaint(severity: Severity, paint: Painter): (text: string) => st
   }
 }
 
-function fixLines({ text, command, needs }: Finding["fix"][number]): string[] {
+/** For several cards the command names them all: nvidia-smi's -i takes a list. */
+function fixLines({ text, command, needs }: Finding["fix"][number], subjects: Folded["subjects"]): string[] {
+  const indexes = subjects.flatMap((subject) => (subject.kind === "gpu" && subject.index !== undefined ? [subject.index] : []));
+  const all = subjects.length > 1 && indexes.length === subjects.length;
   const asks = needs.length === 0 ? "" : ` [needs ${needs.join(", ")}]`;
-  return [`      fix: ${text}${asks}`, ...(command === undefined ? [] : [`        $ ${command}`])];
+  return [
+    `      fix: ${text}${asks}`,
+    ...(command === undefined ? [] : [`        $ ${all ? command.replace(/ -i \d+\b/g, ` -i ${indexes.join(",")}`) : command}`]),
+  ];
 }
 
-/** Each card that can have instances, with those that it has. */
-function instanceLines(inventory: Inventory): string[] {
-  const cards = new Map<number, Gpu[]>();
-  for (const gpu of inventory.gpus) if (gpu.mig !== undefined) cards.set(gpu.mig.card, [...(cards.get(gpu.mig.card) ?? []), gpu]);
-  return [...cards]
-    .toSorted(([a], [b]) => a - b)
-    .map(([card, gpus]) => `card ${card}: MIG on, ${gpus.map((gpu) => `${gpu.label} ${gpu.mig?.profile ?? "-"}`).join(", ")}`);
+/** Each card that can have instances, with those that it has. Cards with MIG off share a line. */
+function instanceLines(inventory: Inventory, modes: DoctorView["migModes"]): string[] {
+  const off = [...modes].flatMap(([card, mode]) => (mode === "off" ? [card] : []));
+  const on = [...modes].flatMap(([card, mode]) => (mode === "on" ? [card] : []));
+  return [
+    ...on.map((card) => {
+      const instances = inventory.gpus.filter((gpu) => gpu.mig?.card === card).map((gpu) => `${gpu.label} ${gpu.mig?.profile ?? "-"}`);
+      return `card ${card}: MIG on, ${instances.length === 0 ? "nothing carved" : instances.join(", ")}`;
+    }),
+    ...(off.length === 0 ? [] : [`${off.length === 1 ? "card" : "cards"} ${ranges(off)}: MIG off`]),
+  ];
 }
 
 function verdict(findings: readonly Finding[], paint: Painter): string {

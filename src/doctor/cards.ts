@@ -33,7 +33,7 @@ export function busCards(facts: Facts): readonly PciFunction[] {
 export function cardsOf(facts: Facts): readonly CardFacts[] {
   const { nvidia, proc } = facts;
   const found: CardFacts[] = joinCards(nvidia.list, nvidia.query).map(({ index, listed, raw }) =>
-    cardOf(facts, { index, listed, raw, busId: raw === undefined ? undefined : parseBusId(raw.busId) }),
+    cardOf(facts, { index, listed, raw, busId: raw === undefined ? busIdOf(facts, listed) : parseBusId(raw.busId) }),
   );
   const has = (busId: string | undefined, index: number | undefined): boolean =>
     found.some((card) => (busId !== undefined && card.busId === busId) || (index !== undefined && card.index === index));
@@ -51,6 +51,11 @@ export function cardsOf(facts: Facts): readonly CardFacts[] {
   const others = nameless ? [] : [...busCards(facts).map((one) => one.busId), ...(proc?.cards ?? []).map((one) => one.busId)];
   for (const busId of new Set(others)) if (!has(busId, undefined)) found.push(cardOf(facts, { busId }));
   return found.toSorted((a, b) => (a.index ?? 1e6) - (b.index ?? 1e6) || ((a.busId ?? "") < (b.busId ?? "") ? -1 : 1));
+}
+
+/** A card that only the list knows has no bus id there; the module's own list joins it by UUID. */
+function busIdOf(facts: Facts, listed: ListedCard | undefined): string | undefined {
+  return listed === undefined ? undefined : facts.proc?.cards.find((card) => card.uuid !== undefined && card.uuid === listed.uuid)?.busId;
 }
 
 function cardOf(
@@ -101,6 +106,16 @@ export function inMig(card: CardFacts): boolean {
   return card.raw?.migCurrent === "enabled" || (card.listed?.instances.length ?? 0) > 0;
 }
 
+/** MIG mode of each card that can have instances, by index. */
+export function migModes(facts: Facts): ReadonlyMap<number, "on" | "off"> {
+  return new Map(
+    cardsOf(facts).flatMap((card) => {
+      if (card.index === undefined || (card.raw?.migCurrent === undefined && !inMig(card))) return [];
+      return [[card.index, inMig(card) ? "on" : "off"] as const];
+    }),
+  );
+}
+
 /** Judges each card that the driver described; the others are `unknown` for it, with the reason. */
 export function perCard(facts: Facts, judge: (card: CardFacts, raw: RawCard) => Verdict | readonly Verdict[]): readonly Verdict[] {
   const cards = cardsOf(facts);
@@ -117,6 +132,7 @@ export function perCard(facts: Facts, judge: (card: CardFacts, raw: RawCard) => 
 }
 
 export function noCards(facts: Facts): Verdict {
+  if (cardsOf(facts).length > 0) return { result: "unknown", message: "the driver describes no card" };
   return facts.inventory.source === "unavailable"
     ? { result: "unknown", message: "the driver lists no card" }
     : { result: "skipped", message: "no NVIDIA card on this node" };

@@ -4,7 +4,7 @@ import { busCards, cardsOf, nameOf, noCards, perCard, selector } from "./cards.t
 import type { Check, Verdict } from "./check.ts";
 import { type Facts, known, whyUnread } from "./facts.ts";
 import { lastDriverLine, message } from "./kernel-log.ts";
-import { count, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
+import { ANSWERING, count, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
 
 export const driverChecks: readonly Check[] = [
   {
@@ -91,7 +91,7 @@ export const driverChecks: readonly Check[] = [
     id: "driver-persistence",
     group: "driver",
     severity: "advise",
-    depends_on: ["driver-nouveau", "driver-secure-boot", "driver-loaded", "driver-library-mismatch", "driver-query-hung", "gpu-off-bus"],
+    depends_on: ANSWERING,
     title: "persistence is on for every card",
     explain:
       "With persistence off the driver lets go of a card when its last client ends: settings such as power limits are lost and the next start is slow. Read from nvidia-smi, persistence_mode.",

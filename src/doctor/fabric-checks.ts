@@ -136,12 +136,8 @@ function judgePort(facts: Facts, seen: Seen, all: readonly Seen[]): Verdict {
 }
 
 function portFix(facts: Facts, { hca, port }: Seen) {
-  const waive = fix(
-    "if it is meant to be unused, say so in agent.yaml",
-    `doctor: { waive: [{ id: ib-port-down, subject: ${hca.name}/${port.num}, reason: unused }] }`,
-    [],
-    true,
-  );
+  const waiver = `doctor: { waive: [{ id: ib-port-down, subject: ${hca.name}/${port.num}, reason: unused }] }`;
+  const waive = fix(`if it is meant to be unused, say so in agent.yaml: ${waiver}`, undefined, [], true);
   if (facts.virtualAdapters.includes(hca.name)) {
     return [
       fix(
@@ -173,8 +169,8 @@ function noneUp(facts: Facts): readonly Verdict[] {
       fix: [
         fix("check the cables and the switch; ports that are Disabled have to be enabled", "ibstat", ["root"], true),
         fix(
-          "if they are meant to be unused, say so in agent.yaml",
-          "doctor: { waive: [{ id: ib-port-down, subject: node, reason: no fabric here }] }",
+          "if they are meant to be unused, say so in agent.yaml: doctor: { waive: [{ id: ib-port-down, subject: node, reason: no fabric here }] }",
+          undefined,
           [],
           true,
         ),
@@ -264,8 +260,8 @@ function judgeLids(facts: Facts): readonly Verdict[] {
       evidence: [evidence(`/sys/class/infiniband/${hca.name}/ports/${port.num}/lid`, port.lid, "a number of its own")],
       fix: [
         fix(
-          "give each its fabric in agent.yaml, so that no engine uses both as one",
-          `fabrics: [{ name: rail0, adapters: [${hca.name}] }, { name: rail1, adapters: [${twin.hca.name}] }]`,
+          `declare the fabrics in agent.yaml, so that no engine uses both as one: fabrics: [{ name: rail0, adapters: [${hca.name}] }, { name: rail1, adapters: [${twin.hca.name}] }]`,
+          undefined,
           [],
           true,
         ),

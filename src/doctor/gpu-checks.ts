@@ -7,14 +7,12 @@ import type { Check, Verdict } from "./check.ts";
 import { type Facts, known, whyUnread } from "./facts.ts";
 import { fallenCards, xidEvents } from "./kernel-log.ts";
 import { judgeForeign, judgeOrphaned } from "./process-checks.ts";
-import { DRIVER, drain, drainAndReset, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
+import { ANSWERING, DRIVER, drain, drainAndReset, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
 import { xidMeaning } from "./xid-table.ts";
 
-const ANSWERING = [...DRIVER, "gpu-off-bus"];
 /** Checks whose problem is also one of the inventory's reasons. */
 const EXPLAINING = [
   ...ANSWERING,
-  "gpu-missing",
   "gpu-recovery-action",
   "gpu-ecc-uncorrected",
   "gpu-row-remap-pending",
@@ -33,7 +31,7 @@ export const gpuChecks: readonly Check[] = [
     id: "gpu-missing",
     group: "gpu",
     severity: "block",
-    depends_on: ANSWERING,
+    depends_on: [...DRIVER, "gpu-off-bus"],
     title: "every card on the bus is known to the driver",
     explain:
       "A card that the PCI bus lists and the driver does not has failed to come up: its kernel messages say why. Read from the PCI list, the driver's own list in /proc and nvidia-smi. A card that is handed to a virtual machine (vfio) is not ours and not missed.",

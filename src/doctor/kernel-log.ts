@@ -42,6 +42,6 @@ export function fallenCards(lines: readonly string[]): readonly string[] {
 
 /** The last line of the driver's, for a finding about it. */
 export function lastDriverLine(facts: Facts): string | undefined {
-  const line = (known(facts.kernelLog)?.lines ?? []).findLast((one) => /NVRM/.test(one));
+  const line = (known(facts.kernelLog)?.lines ?? []).findLast((one) => /NVRM/.test(one) && !/NVRM: loading/i.test(one));
   return line === undefined ? undefined : message(line);
 }

@@ -6,9 +6,8 @@ import { compact } from "../lib/compact.ts";
 import { type CardFacts, cardsOf, inMig, nameOf, noCards, perCard, selector, subjectOf } from "./cards.ts";
 import type { Check, Verdict } from "./check.ts";
 import { type Facts, known, type PlacedModel, whyUnread } from "./facts.ts";
-import { count, DRIVER, drain, drainAndReset, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
+import { ANSWERING, count, drain, drainAndReset, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
 
-const ANSWERING = [...DRIVER, "gpu-off-bus"];
 const NO_MODELS = "no models are placed here: this node has no assignment yet";
 
 export const migChecks: readonly Check[] = [

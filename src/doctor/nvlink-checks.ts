@@ -3,9 +3,7 @@ import type { RawCard } from "../discovery/nvidia-smi/query.ts";
 import { type CardFacts, cardsOf, inMig, nameOf, noCards, perCard, selector, subjectOf } from "./cards.ts";
 import type { Check, Verdict } from "./check.ts";
 import { type Facts, known, whyUnread } from "./facts.ts";
-import { count, DRIVER, drainAndReset, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
-
-const ANSWERING = [...DRIVER, "gpu-off-bus"];
+import { ANSWERING, count, DRIVER, drainAndReset, evidence, fix, ok, skipped, unknown } from "./verdict.ts";
 
 export const nvlinkChecks: readonly Check[] = [
   {

@@ -7,6 +7,9 @@ import type { Facts } from "./facts.ts";
 /** What every check on cards needs first. */
 export const DRIVER = ["driver-nouveau", "driver-secure-boot", "driver-loaded", "driver-library-mismatch", "driver-query-hung"] as const;
 
+/** What every check on what a card says needs: a driver that answers, and a card that is there. */
+export const ANSWERING = [...DRIVER, "gpu-off-bus", "gpu-missing"];
+
 export function ok(message: string, subject?: Subject): Verdict {
   return { result: "ok", message, ...compact({ subject }) };
 }

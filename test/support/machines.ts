@@ -25,7 +25,7 @@ export async function factsOf(nameOrFolder: string): Promise<Facts> {
 }
 
 /** What `llmgw doctor --machine NAME` finds, every check taking no time. */
-export async function findingsOf(nameOrFolder: string): Promise<{ readonly inventory: Inventory; readonly findings: readonly Finding[] }> {
+export async function findingsOf(nameOrFolder: string): Promise<{ readonly facts: Facts; readonly findings: readonly Finding[] }> {
   const facts = await factsOf(nameOrFolder);
-  return { inventory: facts.inventory, findings: runChecks(CHECKS, facts, { waivers: facts.config.doctor?.waive }) };
+  return { facts, findings: runChecks(CHECKS, facts, { waivers: facts.config.doctor?.waive }) };
 }
