@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { REFERENCE_FOLDER, referencePages } from "./reference-pages.ts";
+import { DOCTOR_PAGE, doctorPage, REFERENCE_FOLDER, referencePages } from "./reference-pages.ts";
 
 const ROOT = join(import.meta.dir, "..");
 
@@ -10,6 +10,10 @@ for (const [name, text] of referencePages()) {
     expect(readFileSync(join(REFERENCE_FOLDER, name), "utf8")).toBe(text);
   });
 }
+
+test("docs/doctor.md is what the checks say (bun test/reference-pages.ts rewrites it)", () => {
+  expect(readFileSync(DOCTOR_PAGE, "utf8")).toBe(doctorPage());
+});
 
 test("docs/reference holds generated pages only", () => {
   expect(readdirSync(REFERENCE_FOLDER).sort()).toEqual([...referencePages().keys()].sort());

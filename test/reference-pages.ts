@@ -1,10 +1,64 @@
 /** The generated pages of docs/reference/: `bun test/reference-pages.ts` rewrites them, docs.test.ts fails when one is stale. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { CHECKS } from "../src/doctor/checks.ts";
 import { AgentConfig } from "../src/domain/agent-config.ts";
+import { DoctorReport, Group } from "../src/domain/finding.ts";
 import { Inventory } from "../src/domain/inventory.ts";
 import { renderSchemaPage } from "../src/lib/schema-doc.ts";
 import { MachineFile } from "../src/platform/machine-file.ts";
+
+export const DOCTOR_PAGE = join(import.meta.dir, "../docs/doctor.md");
+
+/** docs/doctor.md, from the checks' own texts. */
+export function doctorPage(): string {
+  const sections = Group.options.flatMap((group) => [
+    `## ${group}`,
+    ...CHECKS.filter((check) => check.group === group).map((check) =>
+      [
+        `### ${check.id}`,
+        `Usually \`${check.severity}\`. Holds when ${check.title}.`,
+        check.explain,
+        ...(check.depends_on.length === 0
+          ? []
+          : [`Skipped when one of these has a problem: ${check.depends_on.map((id) => `\`${id}\``).join(", ")}.`]),
+      ].join("\n\n"),
+    ),
+  ]);
+  return `${[DOCTOR_INTRO, ...sections].join("\n\n")}\n`;
+}
+
+const DOCTOR_INTRO = `# llmgw doctor
+
+Why can this node not serve, and what to do about it. \`llmgw doctor\` reads and changes nothing, needs no root to be useful, and ends within
+15 s whatever hangs. This page is made from the checks' own texts (\`bun test/reference-pages.ts\`); \`llmgw doctor --explain ID\` shows one.
+
+| result | means |
+| --- | --- |
+| ok | looked at, and well |
+| problem | looked at, and not well; with evidence, what to do and the next command |
+| waived | a problem that \`doctor.waive\` in agent.yaml accepts; shown with the reason |
+| skipped | does not apply here, or its cause is reported by another check |
+| unknown | applies and could not be found out; never shown as ok |
+
+| severity | what happens to work |
+| --- | --- |
+| block | no new work for the subject until it clears |
+| degrade | usable, but slower or at risk; others are preferred |
+| advise | nothing |
+
+Exit codes: 0 no problem at or above the line, 1 a problem at or above it, 2 wrong usage. \`--fail-on advise|degrade|block\` moves the line
+(default \`degrade\`), \`--strict\` makes \`unknown\` count. \`--monitor\` prints one line for a monitoring agent and exits with 0 fine, 1 degraded,
+2 blocked, 3 nothing found but something unknown. The data of \`--json\` is described in [doctor --json](reference/doctor-json.md).
+
+\`\`\`yaml
+doctor:
+  waive:
+    - id: ib-port-down
+      subject: mlx5_3/1
+      reason: spare port
+      until: 2027-06-30
+\`\`\``;
 
 export const REFERENCE_FOLDER = join(import.meta.dir, "../docs/reference");
 
@@ -47,10 +101,19 @@ export function referencePages(): ReadonlyMap<string, string> {
           "Sizes ending in `_mb` are MiB, as nvidia-smi counts. A key is absent where the hardware does not say. Made from the schema in `src/domain/inventory.ts`.",
       }),
     ],
+    [
+      "doctor-json.md",
+      renderSchemaPage(DoctorReport, {
+        title: "doctor --json",
+        intro:
+          "What `llmgw doctor --json` prints, ok findings included. `subject.kind` is node, gpu, instance, adapter, port, model, engine or path, with the keys that name one of its kind. Made from the schema in `src/domain/finding.ts`.",
+      }),
+    ],
   ]);
 }
 
 if (import.meta.main) {
   mkdirSync(REFERENCE_FOLDER, { recursive: true });
   for (const [name, text] of referencePages()) writeFileSync(join(REFERENCE_FOLDER, name), text);
+  writeFileSync(DOCTOR_PAGE, doctorPage());
 }

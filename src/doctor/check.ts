@@ -94,7 +94,8 @@ function toFinding(check: Check, verdict: Verdict, ms: number): Finding {
     severity: verdict.result === "problem" ? (verdict.severity ?? check.severity) : check.severity,
     result: verdict.result,
     subject: verdict.subject ?? { kind: "node" },
-    message: verdict.message,
+    // Words of the machine itself may be empty; a line must not be.
+    message: verdict.message.trim() === "" ? "no reason is given" : verdict.message,
     evidence: (verdict.evidence ?? []).map((one) => compact(one)),
     fix: verdict.result === "problem" ? verdict.fix.map((fix) => compact({ ...fix, needs: [...fix.needs] })) : [],
     ms,

@@ -2,7 +2,7 @@
  * Collects the facts: the inventory, and beside it what only doctor reads. Each step has its own limit and costs its own fact when it
  * fails; the whole never takes longer than 15 s, whatever hangs.
  */
-import { type DiscoverOptions, type Discovery, discoverWithSources } from "../discovery/discover.ts";
+import { type DiscoverOptions, type Discovery, discoverWithSources, IB_ROOT } from "../discovery/discover.ts";
 import { NO_CARDS } from "../discovery/nvidia.ts";
 import { discoverProcNvidia } from "../discovery/pci.ts";
 import type { AgentConfig } from "../domain/agent-config.ts";
@@ -44,7 +44,7 @@ export async function collectFacts(runner: Runner, options: CollectOptions): Pro
   const [processes, stuck, virtualAdapters] = await Promise.all([
     Promise.all([...new Set(pids)].slice(0, MAX_PROCESSES).map((pid) => lookAt(runner, pid))),
     hung ? findStuck(runner) : [],
-    findVirtual(runner, inventory.hcas),
+    findVirtual(runner, options.discover.ibRoot ?? IB_ROOT, inventory.hcas),
   ]);
   return {
     nowMs: runner.now().getTime(),
@@ -111,11 +111,10 @@ async function findStuck(runner: Runner) {
 }
 
 /** A virtual function has a link to its physical one. */
-async function findVirtual(runner: Runner, hcas: Discovery["inventory"]["hcas"]): Promise<readonly string[]> {
+async function findVirtual(runner: Runner, ibRoot: string, hcas: Discovery["inventory"]["hcas"]): Promise<readonly string[]> {
   const found = await Promise.all(
-    hcas.map(async ({ name, pci_bus_id: busId }) => {
-      if (busId === undefined) return [];
-      const link = await step(`physfn of ${name}`, 2_000, () => runner.readLink(`/sys/bus/pci/devices/${busId}/physfn`));
+    hcas.map(async ({ name }) => {
+      const link = await step(`physfn of ${name}`, 2_000, () => runner.readLink(`${ibRoot}/${name}/device/physfn`));
       return link.kind === "read" ? [name] : [];
     }),
   );

@@ -14,7 +14,7 @@ export const fabricChecks: readonly Check[] = [
     depends_on: [],
     title: "ports that are in use are up",
     explain:
-      "A port counts as in use when agent.yaml puts its adapter on a fabric, or when a sister (a port of the same board) is up; a port that was never used is no fault. An Ethernet port beside one that is up is only advice, since its second cage is often left empty. A port in INIT is the matter of ib-no-subnet-manager. Read from state and phys_state under /sys/class/infiniband.",
+      "A port counts as in use when agent.yaml puts its adapter on a fabric, or when a sister (the same port of another adapter of its board) is up, or when it still holds an address from before; a port that was never used is no fault. An Ethernet port beside one that is up is only advice, since its second cage is often left empty. A port in INIT is the matter of ib-no-subnet-manager. Read from state and phys_state under /sys/class/infiniband.",
     judge: judgePorts,
   },
   {
@@ -44,7 +44,7 @@ export const fabricChecks: readonly Check[] = [
     depends_on: [],
     title: "no two ports of one fabric hold the same address",
     explain:
-      "A subnet manager gives every port of its subnet another LID. Two ports up with the same LID are therefore on two fabrics, however alike their prefixes look; used as one, connections fail. Declare the fabrics in agent.yaml. Virtual functions share the LID of their physical one and are left out.",
+      "A subnet manager gives every port of its subnet another LID. Two ports up with the same LID are therefore on two fabrics, however alike their prefixes look; used as one, connections fail. Ports whose prefixes differ are told apart already. Declare the fabrics in agent.yaml. Virtual functions share the LID of their physical one and are left out.",
     judge: judgeLids,
   },
   {
@@ -119,7 +119,8 @@ function judgePort(facts: Facts, seen: Seen, all: readonly Seen[]): Verdict {
     if (EMPTY_CAGE_BOARDS.includes(hca.board_id ?? "")) return skipped(`${name} is ${state}: a cage that is usually left empty`);
     // A LID is given by a subnet manager: a port that still holds one has been up before.
     const wasUp = port.link_layer !== "Ethernet" && port.lid !== undefined && port.lid > 0 && port.lid < 0xffff;
-    const sisterUp = all.some((other) => isSister(seen, other) && isUp(other.port));
+    // The second port of an adapter is often left empty, so only ports of its number on other adapters count.
+    const sisterUp = all.some((other) => other.hca !== hca && other.port.num === port.num && isSister(seen, other) && isUp(other.port));
     if (!wasUp && !sisterUp) return skipped(`${name} is ${state}: never used, as far as can be seen`);
   }
   const ethernet = port.link_layer === "Ethernet" && port.fabric === undefined;
@@ -251,6 +252,8 @@ function judgeLids(facts: Facts): readonly Verdict[] {
         other.port.link_layer === "InfiniBand" &&
         other.port.lid === port.lid &&
         port.lid !== 0 &&
+        // Prefixes that differ tell the two apart already; equal ones prove nothing.
+        (port.gid_prefix === undefined || other.port.gid_prefix === undefined || port.gid_prefix === other.port.gid_prefix) &&
         (port.fabric === undefined || other.port.fabric === undefined || port.fabric === other.port.fabric),
     );
     if (twin === undefined) return ok(`${name} holds LID ${port.lid} alone`);

@@ -1,0 +1,75 @@
+import { describe, expect, test } from "bun:test";
+import * as v from "valibot";
+import { ranges } from "../../src/cli/render-doctor.ts";
+import { CHECKS } from "../../src/doctor/checks.ts";
+import { DoctorReport } from "../../src/domain/finding.ts";
+import { runLlmgw } from "../support/cli.ts";
+
+const doctor = (...words: string[]) => runLlmgw(["doctor", ...words]);
+
+describe("exit codes", () => {
+  test.each([
+    ["l40s-pcie-4", [], 0],
+    ["cpu-only", ["--strict"], 0],
+    ["h100-nvswitch-8", [], 0],
+    ["h100-nvswitch-8", ["--fail-on", "advise"], 1],
+    ["thermal-power-brake", [], 1],
+    ["thermal-power-brake", ["--fail-on", "block"], 0],
+    ["no-driver", ["--fail-on", "block"], 1],
+    ["thermal-power-brake", ["--skip", "gpu-thermal,gpu-power-brake"], 0],
+    ["a100-neglected", ["--only", "host-facts"], 0],
+    ["a100-neglected", ["--only", "host-facts", "--strict"], 1],
+    ["l40s-pcie-4", ["--monitor"], 0],
+    ["thermal-power-brake", ["--monitor"], 1],
+    ["no-driver", ["--monitor"], 2],
+    ["a100-neglected", ["--only", "host-facts", "--monitor"], 3],
+  ] as const)("%s %p: %p", async (machine, words, code) => {
+    expect((await doctor("--machine", machine, ...words)).exitCode).toBe(code);
+  });
+});
+
+test("--json is version 1, fits its schema, and holds the ok findings of every check", async () => {
+  const { stdout, exitCode } = await doctor("--json", "--machine", "ecc-row-remap");
+  const report = v.parse(DoctorReport, JSON.parse(stdout));
+  expect(exitCode).toBe(1);
+  expect(new Set(report.findings.map((finding) => finding.id))).toEqual(new Set(CHECKS.map((check) => check.id)));
+  expect(report.findings.some((finding) => finding.result === "ok")).toBe(true);
+});
+
+test("--only judges what the check depends on and reports it alone", async () => {
+  const { stdout } = await doctor("--only", "gpu-xid", "--only", "gpu-thermal", "--json", "--machine", "no-driver");
+  const { findings } = v.parse(DoctorReport, JSON.parse(stdout));
+  expect(findings.map(({ id, result, message }) => [id, result, message])).toEqual([
+    ["gpu-xid", "skipped", "needs driver-loaded"],
+    ["gpu-xid", "skipped", "needs driver-loaded"],
+    ["gpu-thermal", "skipped", "needs driver-loaded"],
+    ["gpu-thermal", "skipped", "needs driver-loaded"],
+  ]);
+});
+
+test("--monitor is one line", async () => {
+  const { stdout } = await doctor("--monitor", "--machine", "ecc-row-remap");
+  expect(stdout).toBe(
+    "LLMGW CRITICAL: gpu-recovery-action gpu 1; gpu-ecc-uncorrected gpu 0; gpu-row-remap-pending gpu 1; gpu-row-remap-failed gpu 2\n",
+  );
+});
+
+test("--list names every check without looking at any machine, --explain says what one is about", async () => {
+  const { stdout } = await doctor("--list");
+  expect(CHECKS.filter((check) => !stdout.includes(`${check.id} `))).toEqual([]);
+  const explained = await doctor("--explain", "gpu-xid");
+  expect(explained).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(explained.stdout).toStartWith("gpu-xid (gpu, block): no Xid since boot");
+});
+
+test("a check that does not exist is suggested the near one, and the exit is 2", async () => {
+  for (const flag of ["--explain", "--only", "--skip"]) {
+    const { exitCode, stderr } = await doctor(flag, "gpu-xdi");
+    expect([exitCode, stderr.includes('there is no check "gpu-xdi"'), stderr.includes("did you mean gpu-xid?")]).toEqual([2, true, true]);
+  }
+});
+
+test("numbers of cards are folded into ranges", () => {
+  expect(ranges([0, 1, 2, 3, 5, 7, 6])).toBe("0-3, 5-7");
+  expect(ranges([4])).toBe("4");
+});
