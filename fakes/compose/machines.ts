@@ -1,7 +1,7 @@
 /** The fake machines, in the order in which a reader would want to meet them. */
 import type { CardDescription, HostDescription, NodeDescription } from "./description.ts";
 import { A100_80, adapter, card, GB200, H100, instances, L40S, port, RTX_PRO_6000, RTX4090, uuid } from "./parts.ts";
-import { ggufFile, ggufPart, hubSnapshot, lfsPointer, missingShard, ollamaStore, wholeFolder } from "./weights.ts";
+import { ggufFile, hubSnapshot, lfsPointer, missingShard, ollamaStore, wholeFolder } from "./weights.ts";
 
 const DRIVER_550 = { version: "550.127.08", cuda: "12.4" };
 const DRIVER_570 = { version: "570.172.08", cuda: "12.8" };
@@ -51,13 +51,13 @@ const healthy8: NodeDescription = {
 
 const pcie4: NodeDescription = {
   name: "l40s-pcie-4",
-  about: "4 PCIe cards without NVLink and without fast network adapters, with GGUF models on disk",
+  about: "4 PCIe cards without NVLink and without fast network adapters, with a GGUF model on disk",
   hostname: "l40s-03",
   memoryMb: 515_820,
   driver: DRIVER_550,
   cards: [0, 1, 4, 5].map((n) => card(2, n, L40S)),
   adapters: [],
-  files: { ...ggufFile("/var/lib/llmgw/models/gguf", "tiny-llama-q4_0"), ...ggufPart("/var/lib/llmgw/models/split", "big-llama") },
+  files: ggufFile("/var/lib/llmgw/models/gguf", "tiny-llama-q4_0"),
 };
 
 /** Media engines of the card: at most one instance has them. */

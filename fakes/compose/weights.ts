@@ -106,11 +106,6 @@ export function ggufFile(at: string, name: string): Files {
   return { [`${at}/${name}.gguf`]: gguf(name) };
 }
 
-/** The first of two parts of a split GGUF. */
-export function ggufPart(at: string, name: string): Files {
-  return { [`${at}/${name}-00001-of-00002.gguf`]: gguf(name) };
-}
-
 /** Ollama's store with one model. */
 export function ollamaStore(at: string, model: string, tag: string): Files {
   const blob = gguf(model);
