@@ -1,13 +1,13 @@
 /** `llmgw inventory`, also `llmgw agent inventory`: what this node has. */
 import { resolve } from "node:path";
-import { discover } from "../discovery/discover.ts";
+import { discover, discoverWithSources } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
-import { discoverOptions, usualModelDirs } from "./inventory-options.ts";
+import { type ChosenOptions, discoverOptions, usualModelDirs } from "./inventory-options.ts";
 
 export const inventory = defineCommand({
   name: "inventory",
@@ -50,10 +50,13 @@ export const inventory = defineCommand({
     const recorder =
       args.record === undefined
         ? undefined
-        : (await import("../platform/recorder.ts")).createRecorder(host, [...chosen.options.modelDirs, ...REPLAYED_MODEL_DIRS]);
+        : (await import("../platform/recorder.ts")).createRecorder(await excerpts(host), [
+            ...chosen.options.modelDirs,
+            ...REPLAYED_MODEL_DIRS,
+          ]);
     // Read once more through the recorder, so that agent.yaml is part of the recording.
     if (recorder !== undefined) await discoverOptions(recorder.runner, flags, env);
-    const found = await inspect(ctx, recorder?.runner ?? host, chosen.options);
+    const found = recorder === undefined ? await inspect(ctx, host, chosen.options) : await inspectAll(ctx, recorder.runner, chosen);
     const data: Inventory = { ...found, warnings: [...chosen.warnings, ...found.warnings] };
     if (recorder !== undefined && args.record !== undefined) {
       const names = { users: usersOf(ctx), hostnames: data.hostname === undefined ? [] : [data.hostname] };
@@ -76,6 +79,23 @@ async function inspect(ctx: Context, runner: Runner, options: Parameters<typeof 
   } finally {
     progress.done();
   }
+}
+
+/** For a recording: what doctor reads beside the inventory is looked at as well, so that doctor can judge the recorded machine. */
+async function inspectAll(ctx: Context, runner: Runner, chosen: ChosenOptions): Promise<Inventory> {
+  const { collectBeside } = await import("../doctor/collect.ts");
+  const progress = ctx.progress("looking at this node: all that inventory and doctor read");
+  try {
+    const found = discoverWithSources(runner, { ...chosen.options, signal: ctx.signal });
+    await collectBeside(runner, { discover: chosen.options, config: chosen.config, warnings: [] }, found);
+    return (await found).inventory;
+  } finally {
+    progress.done();
+  }
+}
+
+async function excerpts(host: Runner): Promise<Runner> {
+  return (await import("../doctor/collect-driver.ts")).withExcerpts(host);
 }
 
 /** What a person named must be there: an empty report about a mistyped folder would be believed. */
