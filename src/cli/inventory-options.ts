@@ -79,7 +79,7 @@ interface ReadConfig {
 async function readAgentConfig(runner: Runner): Promise<ReadConfig> {
   let text: string | undefined;
   try {
-    text = await readText(runner, AGENT_CONFIG_PATH);
+    text = await readText(runner, AGENT_CONFIG_PATH, { timeoutMs: 2_000 });
   } catch (error) {
     if (!(error instanceof RunnerError)) throw error;
     return { config: {}, warnings: [`${AGENT_CONFIG_PATH} is not used: ${messageOf(error)}`] };

@@ -1,6 +1,6 @@
 /** `llmgw inventory`, also `llmgw agent inventory`: what this node has. */
 import { resolve } from "node:path";
-import { type DiscoverOptions, discover } from "../discovery/discover.ts";
+import { type DiscoverOptions, discover, discoverWithSources } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
@@ -8,7 +8,7 @@ import type { Recorder } from "../platform/recorder.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
-import { discoverOptions, usualModelDirs } from "./inventory-options.ts";
+import { type ChosenOptions, discoverOptions, usualModelDirs } from "./inventory-options.ts";
 
 export const inventory = defineCommand({
   name: "inventory",
@@ -55,9 +55,7 @@ export const inventory = defineCommand({
     const recorder = args.record === undefined ? undefined : await startRecorder(host, args.record, chosen.options.modelDirs);
     // Read once more through the recorder, so that agent.yaml is part of the recording.
     if (recorder !== undefined) await discoverOptions(recorder.runner, flags, env);
-    // A recording holds both, so that whoever replays it can compare them.
-    const bothSources = recorder === undefined ? {} : { bothSources: true };
-    const found = await inspect(ctx, recorder?.runner ?? host, chosen.options, bothSources);
+    const found = recorder === undefined ? await inspect(ctx, host, chosen.options) : await inspectAll(ctx, recorder.runner, chosen);
     const data: Inventory = { ...found, warnings: [...chosen.warnings, ...found.warnings] };
     if (recorder !== undefined && args.record !== undefined) {
       const names = { users: usersOf(ctx), hostnames: data.hostname === undefined ? [] : [data.hostname] };
@@ -76,13 +74,28 @@ const REPLAYED_MODEL_DIRS = usualModelDirs("/root", {});
 async function startRecorder(host: Runner, folder: string, modelDirs: readonly string[]): Promise<Recorder> {
   const { checkRecordFolder, createRecorder } = await import("../platform/recorder.ts");
   checkRecordFolder(folder);
-  return createRecorder(host, [...modelDirs, ...REPLAYED_MODEL_DIRS]);
+  const { withExcerpts } = await import("../doctor/collect-driver.ts");
+  return createRecorder(withExcerpts(host), [...modelDirs, ...REPLAYED_MODEL_DIRS]);
 }
 
-async function inspect(ctx: Context, runner: Runner, options: DiscoverOptions, more: Partial<DiscoverOptions>): Promise<Inventory> {
+async function inspect(ctx: Context, runner: Runner, options: DiscoverOptions): Promise<Inventory> {
   const progress = ctx.progress("looking at this node: nvidia-smi, adapters, model folders");
   try {
-    return await discover(runner, { ...options, ...more, signal: ctx.signal });
+    return await discover(runner, { ...options, signal: ctx.signal });
+  } finally {
+    progress.done();
+  }
+}
+
+/** For a recording: what doctor reads beside the inventory is looked at as well, so that doctor can judge the recorded machine. */
+async function inspectAll(ctx: Context, runner: Runner, chosen: ChosenOptions): Promise<Inventory> {
+  const { collectBeside } = await import("../doctor/collect.ts");
+  const progress = ctx.progress("looking at this node: all that inventory and doctor read");
+  try {
+    // A recording holds both sources, so that whoever replays it can compare them.
+    const found = discoverWithSources(runner, { ...chosen.options, bothSources: true, signal: ctx.signal });
+    await collectBeside(runner, { discover: chosen.options, config: chosen.config, warnings: [] }, found);
+    return (await found).inventory;
   } finally {
     progress.done();
   }

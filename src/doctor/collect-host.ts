@@ -1,7 +1,7 @@
 /** What doctor reads of the host itself. */
 import { type Runner, RunnerError, readText } from "../platform/runner.ts";
 import type { Disk, Facts, FolderAccess, OpenFiles } from "./facts.ts";
-import { step } from "./step.ts";
+import { inTime, step } from "./step.ts";
 
 type HostFacts = Pick<
   Facts,
@@ -63,6 +63,10 @@ function parseSecureBoot(bytes: Uint8Array | undefined): boolean | undefined {
 }
 
 async function accessOf(runner: Runner, path: string): Promise<FolderAccess> {
+  return inTime(lookInto(runner, path), LIMIT_MS + 1_000, () => ({ path, access: "hung", stopsAt: undefined }));
+}
+
+async function lookInto(runner: Runner, path: string): Promise<FolderAccess> {
   try {
     const names = await runner.listDir(path, { timeoutMs: 3_000 });
     return { path, access: names === undefined ? "absent" : "readable", stopsAt: undefined };

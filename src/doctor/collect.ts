@@ -12,9 +12,13 @@ import { collectHost } from "./collect-host.ts";
 import type { Facts } from "./facts.ts";
 import { inTime, step } from "./step.ts";
 
-/** One call; a round is at most two calls deep, so that a hanging driver leaves time for the rest. */
-const NVIDIA_TIMEOUT_MS = 5_000;
-const DISCOVERY_LIMIT_MS = 11_500;
+/**
+ * One call; a round is at most two calls deep. With what comes after, and the 2 s that reading agent.yaml may take before, the whole
+ * stays under 15 s.
+ */
+const NVIDIA_TIMEOUT_MS = 4_500;
+const DISCOVERY_LIMIT_MS = 9_500;
+const AFTERWARDS_LIMIT_MS = 3_000;
 const READ = { timeoutMs: 2_000, maxBytes: 64 * 1024 };
 
 export interface CollectOptions {
@@ -24,7 +28,7 @@ export interface CollectOptions {
   readonly warnings: readonly string[];
 }
 
-/** Throws only when a recording does not hold what is asked, or when told to stop. */
+/** Throws only when the recording does not hold what the inventory asks for, or when told to stop. */
 export async function collectFacts(runner: Runner, options: CollectOptions): Promise<Facts> {
   const discovering = inTime(
     // The text, since it is nvidia-smi itself that is judged as well: how it ended, how long it took, what else it prints.
@@ -32,6 +36,11 @@ export async function collectFacts(runner: Runner, options: CollectOptions): Pro
     DISCOVERY_LIMIT_MS,
     (): Discovery => nothingFound(`discovery did not end within ${DISCOVERY_LIMIT_MS / 1000} s`),
   );
+  return collectBeside(runner, options, discovering);
+}
+
+/** All that is not in the inventory, while that is still being found. */
+export async function collectBeside(runner: Runner, options: CollectOptions, discovering: Promise<Discovery>): Promise<Facts> {
   const [found, driver, host, proc] = await Promise.all([
     discovering,
     collectDriver(runner),
@@ -41,11 +50,12 @@ export async function collectFacts(runner: Runner, options: CollectOptions): Pro
   const { inventory, nvidia } = found;
   const hung = nvidia.calls.some((call) => call.outcome === "hung");
   const pids = (nvidia.query?.cards ?? []).flatMap((card) => card.processes ?? []).map((process) => process.pid);
-  const [processes, stuck, virtualAdapters] = await Promise.all([
+  const afterwards = Promise.all([
     Promise.all([...new Set(pids)].slice(0, MAX_PROCESSES).map((pid) => lookAt(runner, pid))),
     hung ? findStuck(runner) : [],
     findVirtual(runner, options.discover.ibRoot ?? IB_ROOT, inventory.hcas),
   ]);
+  const [processes, stuck, virtualAdapters] = await inTime(afterwards, AFTERWARDS_LIMIT_MS, (): Awaited<typeof afterwards> => [[], [], []]);
   return {
     nowMs: runner.now().getTime(),
     inventory: { ...inventory, warnings: [...options.warnings, ...inventory.warnings] },

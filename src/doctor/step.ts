@@ -3,7 +3,7 @@ import { UserError } from "../lib/user-error.ts";
 import { RunnerError } from "../platform/runner.ts";
 import type { Read } from "./facts.ts";
 
-/** The edge of one step: a refusal or a limit passed becomes a reason. A recording that lacks what is asked for stays loud. */
+/** The edge of one step: a refusal or a limit passed becomes a reason. So does asking a recording for what it does not hold. */
 export async function step<T>(name: string, limitMs: number, look: () => Promise<T | undefined>): Promise<Read<T>> {
   try {
     return await inTime(
@@ -12,7 +12,9 @@ export async function step<T>(name: string, limitMs: number, look: () => Promise
       (): Read<T> => ({ kind: "refused", why: `${name} did not answer within ${limitMs / 1000} s` }),
     );
   } catch (error) {
-    if (error instanceof UserError || !(error instanceof RunnerError) || error.kind === "aborted") throw error;
+    // A recording made before doctor asked for this: not known, which is neither absent nor well.
+    if (error instanceof UserError) return { kind: "refused", why: `this recording does not hold it: ${name}` };
+    if (!(error instanceof RunnerError) || error.kind === "aborted") throw error;
     return { kind: "refused", why: error.kind === "denied" ? `needs root: ${name}` : error.message };
   }
 }

@@ -30,6 +30,9 @@ const NAMED_BY_ADDRESS = /\b((?:en|wl|ib|roce|iw)x)([0-9a-f]{12,16})\b/g;
 const XML_SERIALS = /(<(serial|board_serial|chassis_serial_number|pdi|gpu_fabric_guid|ib_guid|rack_guid)>)([^<]+)(<\/\2>)/g;
 const HOME = /(\/home\/|\/Users\/|[A-Za-z]:\\Users\\)([A-Za-z0-9._-]+)/g;
 
+/** Stands in the names of UEFI's own variables, the same on every machine. */
+const EFI_VENDOR = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
+
 export function createMask(subjects: MaskSubjects): Mask {
   const uuids = counter((n) => `00000000-0000-4000-8000-${hex(n, 12)}`);
   const guids = counter((n) => `0200:0000:0000:${hex(n, 4)}`);
@@ -46,7 +49,7 @@ export function createMask(subjects: MaskSubjects): Mask {
         XML_SERIALS,
         (_all, open: string, _tag, value: string, close: string) => `${open}${serial(value, serials)}${close}`,
       );
-      text = text.replace(UUID, (found) => (isZero(found) ? found : uuids(found.toLowerCase())));
+      text = text.replace(UUID, (found) => (isZero(found) || found.toLowerCase() === EFI_VENDOR ? found : uuids(found.toLowerCase())));
       text = text.replace(GID, (all, prefix: string, port: string) => (isZero(port) ? all : `${prefix}${guids(port.toLowerCase())}`));
       text = text.replace(GUID, (found) => (isZero(found) ? found : guids(found.toLowerCase())));
       text = text.replace(LONG_GUID, (all, digits: string) => (isZero(digits) ? all : `0x${longGuids(digits.toLowerCase())}`));

@@ -1,12 +1,14 @@
 /** Every check shown failing and passing, on fake machines where one shows it, else on facts changed by hand. */
 import { describe, expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { runChecks } from "../../src/doctor/check.ts";
 import { CHECKS } from "../../src/doctor/checks.ts";
 import type { ConfiguredEngine, ControlPlaneFacts, Facts, PlacedModel } from "../../src/doctor/facts.ts";
 import { type Finding, type Severity, subjectText, worstProblem } from "../../src/domain/finding.ts";
+import { runLlmgw } from "../support/cli.ts";
+import { temporaryFolder } from "../support/folders.ts";
 import { factsOf, findingsOf } from "../support/machines.ts";
 
 const machines = readdirSync(join(import.meta.dir, "../golden")).sort();
@@ -288,4 +290,34 @@ test("an Ethernet port that is up without an address is advice; what could not b
 test("every check is shown failing and passing; host-facts only ever says unknown or ok", () => {
   const shown = new Set([...ON_FAKES, ...ON_FACTS].map(([id]) => id));
   expect(CHECKS.map((check) => check.id).filter((id) => !shown.has(id))).toEqual(["roce-no-gid", "host-facts"]);
+});
+
+test("a machine recorded by inventory --record is judged as the machine itself was", async () => {
+  using folder = temporaryFolder();
+  for (const machine of ["a100-mig-mixed", "nvswitch-no-manager", "secure-boot-rejects"]) {
+    const at = join(folder.path, machine);
+    expect((await runLlmgw(["inventory", "--machine", machine, "--record", at])).exitCode).toBe(0);
+    const summary = (list: readonly Finding[]) =>
+      list.map(({ id, result }) => `${id} ${result}`).filter((text) => !text.startsWith("store-"));
+    expect(summary((await findingsOf(at)).findings)).toEqual(summary(findings(machine)));
+  }
+});
+
+test("a recording that holds nothing of what doctor reads gives unknown, and never ok for it", async () => {
+  using folder = temporaryFolder();
+  const machine = join(import.meta.dir, "../../fakes/machines/l40s-pcie-4");
+  cpSync(machine, folder.path, { recursive: true, verbatimSymlinks: true });
+  const yaml = readFileSync(join(machine, "machine.yaml"), "utf8")
+    .replace("journalctl", "journalctl-of-old")
+    .replace("  - /dev/nvidia-caps\n", "");
+  writeFileSync(join(folder.path, "machine.yaml"), yaml);
+  const found = (await findingsOf(folder.path)).findings.filter((one) => one.id === "gpu-xid");
+  expect(found.map(({ result, message }) => [result, message])).toEqual([["unknown", "this recording does not hold it: kernel log"]]);
+});
+
+test("the fake machines hold all that doctor asks for", () => {
+  const missing = [...all].flatMap(([machine, { facts }]) =>
+    JSON.stringify(facts).includes("this recording does not hold it") ? [machine] : [],
+  );
+  expect(missing).toEqual([]);
 });
