@@ -30,9 +30,15 @@ export const doctor = defineCommand({
       summary: "exit with 1 from this severity on; degrade unless given",
     },
     strict: { kind: "boolean", summary: "also exit with 1 when something is unknown" },
+    bundle: {
+      kind: "string",
+      hint: "FILE.tar.gz",
+      summary: "also write recording, findings and version for a bug report, identities replaced",
+    },
     monitor: { kind: "boolean", summary: "one line for a monitoring agent: 0 fine, 1 degraded, 2 blocked, 3 only unknown" },
   },
   examples: [
+    "llmgw doctor --bundle ./node-7.tar.gz",
     "llmgw doctor",
     "llmgw doctor --machine ecc-row-remap",
     "llmgw doctor --explain gpu-xid",
@@ -44,6 +50,7 @@ export const doctor = defineCommand({
     if (args.monitor === true && args.json === true) {
       throw usageError("--monitor and --json contradict each other", "one prints a line, the other data", "give one of them");
     }
+    if (args.bundle !== undefined) return (await import("./doctor-bundle.ts")).bundleAnswer(ctx, args.bundle);
     const [only, skip] = [idsOf(args.only), idsOf(args.skip)];
     const facts = await inspect(ctx);
     const clock = (): number => performance.now();

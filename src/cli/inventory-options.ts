@@ -93,3 +93,6 @@ async function readAgentConfig(runner: Runner): Promise<ReadConfig> {
   if (rest === undefined) return { config: {}, warnings: warnings.map((warning) => `agent.yaml is not used: ${warning}`) };
   return { config: rest, warnings: warnings.map((warning) => `${warning}; the key is not used`) };
 }
+
+/** What a recorded machine is asked for by default, whoever recorded it and whatever folders they named. */
+export const REPLAYED_MODEL_DIRS: readonly string[] = usualModelDirs("/root", {});

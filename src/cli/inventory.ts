@@ -8,7 +8,7 @@ import type { Recorder } from "../platform/recorder.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
-import { type ChosenOptions, discoverOptions, usualModelDirs } from "./inventory-options.ts";
+import { type ChosenOptions, discoverOptions, REPLAYED_MODEL_DIRS } from "./inventory-options.ts";
 
 export const inventory = defineCommand({
   name: "inventory",
@@ -67,9 +67,6 @@ export const inventory = defineCommand({
     return { data, text: (view) => renderInventory(data, { color: view.color, gpus }) };
   },
 });
-
-/** What a recorded machine is asked for by default, whoever recorded it and whatever folders they named. */
-const REPLAYED_MODEL_DIRS = usualModelDirs("/root", {});
 
 async function startRecorder(host: Runner, folder: string, modelDirs: readonly string[]): Promise<Recorder> {
   const { checkRecordFolder, createRecorder } = await import("../platform/recorder.ts");

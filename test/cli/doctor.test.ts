@@ -1,9 +1,13 @@
 import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync, readlinkSync } from "node:fs";
+import { join } from "node:path";
 import * as v from "valibot";
 import { ranges } from "../../src/cli/render-doctor.ts";
 import { CHECKS } from "../../src/doctor/checks.ts";
 import { DoctorReport } from "../../src/domain/finding.ts";
+import { renderTar } from "../../src/lib/tar.ts";
 import { runLlmgw } from "../support/cli.ts";
+import { temporaryFolder } from "../support/folders.ts";
 
 const doctor = (...words: string[]) => runLlmgw(["doctor", ...words]);
 
@@ -72,4 +76,37 @@ test("a check that does not exist is suggested the near one, and the exit is 2",
 test("numbers of cards are folded into ranges", () => {
   expect(ranges([0, 1, 2, 3, 5, 7, 6])).toBe("0-3, 5-7");
   expect(ranges([4])).toBe("4");
+});
+
+test("--bundle lists what it writes, replaces identities, overwrites nothing", async () => {
+  using folder = temporaryFolder();
+  const file = join(folder.path, "node.tar.gz");
+  const { exitCode, stderr } = await doctor("--bundle", file, "--machine", "nvswitch-no-manager");
+  expect([exitCode, existsSync(file)]).toEqual([0, true]);
+  for (const name of ["findings.json", "doctor.txt", "version.txt", "machine/machine.yaml"]) expect(stderr).toContain(`path=node/${name}`);
+  const unpacked = Buffer.from(Bun.gunzipSync(readFileSync(file))).toString("latin1");
+  expect(unpacked).toContain("fabric manager is not running");
+  expect(unpacked).not.toContain("hgx-25");
+  expect(unpacked).not.toContain("c0de0019");
+  expect((await doctor("--bundle", file, "--machine", "nvswitch-no-manager")).stderr).toContain("exists");
+});
+
+test("a tar archive holds long names, links and bytes as they were", async () => {
+  const long = `${"folder/".repeat(30)}name`;
+  const bytes = Uint8Array.from({ length: 1_000 }, (_, n) => n % 256);
+  using folder = temporaryFolder();
+  const archive = join(folder.path, "x.tar");
+  await Bun.write(
+    archive,
+    renderTar(
+      [
+        { path: long, content: bytes },
+        { path: "link", content: { link: `../${long}` } },
+      ],
+      1_000_000,
+    ),
+  );
+  expect(Bun.spawnSync(["tar", "xf", archive, "-C", folder.path]).exitCode).toBe(0);
+  expect(Uint8Array.from(readFileSync(join(folder.path, long)))).toEqual(bytes);
+  expect(readlinkSync(join(folder.path, "link"))).toBe(`../${long}`);
 });

@@ -1,0 +1,63 @@
+/** A recorded machine, with whatever is said of it, as one file for a bug report. */
+import { existsSync, lstatSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { renderTar, type TarEntry } from "../lib/tar.ts";
+import { messageOf, UserError } from "../lib/user-error.ts";
+import type { Recorder, RecordOptions } from "./recorder.ts";
+
+export interface Bundle {
+  /** Folder of the recording, until `discard`. */
+  readonly machine: string;
+  /** Paths in the archive. */
+  readonly paths: readonly string[];
+  write(): void;
+  discard(): void;
+}
+
+/** Lays the recording out in a temporary folder. Throws `UserError` when `file` exists: nothing is overwritten. */
+export function recordForBundle(file: string, recorder: Recorder, options: RecordOptions): string {
+  if (existsSync(file)) {
+    throw new UserError({ what: `${file} exists`, why: "a bundle overwrites nothing", fix: "give another name, or remove that file" });
+  }
+  const folder = join(mkdtempSync(join(tmpdir(), "llmgw-bundle-")), "machine");
+  recorder.write(folder, options);
+  return folder;
+}
+
+/** The recording and the texts beside it, ready to be listed and written. */
+export function createBundle(file: string, machine: string, texts: Readonly<Record<string, string>>): Bundle {
+  const top = basename(file).replace(/\.tar\.gz$|\.tgz$/, "");
+  const entries: TarEntry[] = [
+    ...Object.entries(texts).map(([name, text]) => ({ path: `${top}/${name}`, content: new TextEncoder().encode(text) })),
+    ...walk(machine, "").map((path) => ({ path: `${top}/machine/${path}`, content: contentOf(join(machine, path)) })),
+  ];
+  return {
+    machine,
+    paths: entries.map((entry) => entry.path),
+    write: () => {
+      try {
+        writeFileSync(file, Bun.gzipSync(Uint8Array.from(renderTar(entries, Date.now() / 1000))), { flag: "wx", mode: 0o600 });
+      } catch (error) {
+        throw new UserError(
+          { what: `${file} cannot be written`, why: messageOf(error), fix: "give a place that this user may write to" },
+          { cause: error },
+        );
+      }
+    },
+    discard: () => rmSync(join(machine, ".."), { recursive: true, force: true }),
+  };
+}
+
+function walk(top: string, below: string): string[] {
+  return readdirSync(join(top, below), { withFileTypes: true })
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .flatMap((entry) => {
+      const path = below === "" ? entry.name : `${below}/${entry.name}`;
+      return entry.isDirectory() ? walk(top, path) : [path];
+    });
+}
+
+function contentOf(path: string): TarEntry["content"] {
+  return lstatSync(path).isSymbolicLink() ? { link: readlinkSync(path) } : Uint8Array.from(readFileSync(path));
+}
