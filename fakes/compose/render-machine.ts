@@ -23,6 +23,7 @@ const LOOKED_AT = [
   "/dev/nvidia-caps",
   "/etc/llmgw/agent.yaml",
   "/lib/modules",
+  "/proc/2/comm",
   "/proc/driver/nvidia",
   "/proc/driver/nvidia-caps",
   "/root/.cache/huggingface/hub",

@@ -46,6 +46,7 @@ function addCard(tree: Map<string, TreeEntry>, node: NodeDescription, card: Card
   const path = addFunction(tree, card);
   tree.set(`${path}/vendor`, "0x10de\n");
   tree.set(`${path}/class`, "0x030200\n");
+  tree.set(`${path.slice(0, path.lastIndexOf("/"))}/max_link_width`, "16\n");
   // Vendor 10de and a device number; a card that left the bus answers with all ones.
   tree.set(`${path}/config`, Uint8Array.from(card.lost === true ? [0xff, 0xff, 0xff, 0xff] : [0xde, 0x10, 0x30, 0x23]));
   const held = node.host?.heldBy ?? (isLoaded(node) ? "nvidia" : undefined);
@@ -96,6 +97,8 @@ function addHost(tree: Map<string, TreeEntry>, node: NodeDescription): void {
   tree.set("/proc/modules", [...nouveau, ...modules].map((name) => `${name} 16384 0 - Live 0x0000000000000000\n`).join(""));
   tree.set("/proc/sys/kernel/osrelease", `${KERNEL}\n`);
   tree.set("/proc/self/status", "Name:\tllmgw\nState:\tR (running)\nUid:\t0\t0\t0\t0\n");
+  tree.set("/proc/1/comm", host.container === true ? "llmgw\n" : "systemd\n");
+  if (host.container !== true) tree.set("/proc/2/comm", "kthreadd\n");
   const files = host.openFiles ?? 1_048_576;
   tree.set(
     "/proc/self/limits",

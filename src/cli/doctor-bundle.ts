@@ -8,7 +8,7 @@ import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
 import { collectFacts } from "../doctor/collect.ts";
 import { withExcerpts } from "../doctor/collect-driver.ts";
-import { createBundle, recordForBundle } from "../platform/bundle.ts";
+import { createBundle, discardRecording, recordForBundle } from "../platform/bundle.ts";
 import { openMachine } from "../platform/machine.ts";
 import { createRecorder } from "../platform/recorder.ts";
 import type { Answer } from "./command.ts";
@@ -23,13 +23,14 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
   const host = await ctx.runner();
   const { discover } = await collectOptions(host, ctx.env);
   const recorder = createRecorder(withExcerpts(host), [...discover.modelDirs, ...REPLAYED_MODEL_DIRS]);
+  let machine: string | undefined;
   const progress = ctx.progress("looking at this node: all that doctor reads");
   try {
     const seen = await collectFacts(recorder.runner, await collectOptions(recorder.runner, ctx.env, ctx.signal));
     const users = [ctx.env.USER, ctx.env.LOGNAME, ctx.env.SUDO_USER].filter((name) => name !== undefined);
     const about = `recorded by llmgw doctor --bundle; ${seen.inventory.gpus.length} devices`;
     const hostnames = seen.inventory.hostname === undefined ? [] : [seen.inventory.hostname];
-    const machine = recordForBundle(file, recorder, { about, raw: false, users, hostnames });
+    machine = recordForBundle(file, recorder, { about, raw: false, users, hostnames });
     const recorded = await openMachine(machine, { waits: "skip" });
     const facts = await collectFacts(recorded, await collectOptions(recorded, {}));
     const findings = runChecks(CHECKS, facts, { waivers: facts.config.doctor?.waive });
@@ -42,12 +43,12 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
     // Told before it is written, so that an interrupt leaves nothing.
     for (const path of bundle.paths) ctx.log.info("into the bundle", { path });
     bundle.write();
-    bundle.discard();
     return {
       data: { file, paths: bundle.paths },
       text: `${file}: ${bundle.paths.length} files, identities replaced. Look at it before you share it.`,
     };
   } finally {
     progress.done();
+    if (machine !== undefined) discardRecording(machine);
   }
 }

@@ -53,6 +53,9 @@ export const doctor = defineCommand({
     if (args.bundle !== undefined) return (await import("./doctor-bundle.ts")).bundleAnswer(ctx, args.bundle);
     const [only, skip] = [idsOf(args.only), idsOf(args.skip)];
     const facts = await inspect(ctx);
+    for (const { id } of facts.config.doctor?.waive ?? []) {
+      if (!CHECKS.some((check) => check.id === id)) ctx.log.warn("a waiver names no check", { id, near: suggest(id, CHECK_IDS) });
+    }
     const clock = (): number => performance.now();
     const findings = runChecks(CHECKS, facts, { only, skip, waivers: facts.config.doctor?.waive, clock });
     if (args.monitor === true) return { data: reportOf(findings), ...renderMonitor(findings) };
@@ -63,6 +66,8 @@ export const doctor = defineCommand({
     };
   },
 });
+
+const CHECK_IDS = CHECKS.map((check) => check.id);
 
 /** What `--json` prints. */
 export function reportOf(findings: readonly Finding[]): DoctorReport {
@@ -110,10 +115,7 @@ function idsOf(given: readonly string[] | undefined): readonly string[] | undefi
 function checkOf(id: string): Check {
   const check = CHECKS.find((one) => one.id === id);
   if (check !== undefined) return check;
-  const near = suggest(
-    id,
-    CHECKS.map((one) => one.id),
-  );
+  const near = suggest(id, CHECK_IDS);
   throw usageError(
     `there is no check "${id}"`,
     "llmgw doctor --list names them all",

@@ -77,11 +77,12 @@ async function nvidiaFunction(runner: Runner, busId: string): Promise<readonly P
   const folder = `${PCI_DEVICES}/${busId}`;
   const vendor = await quiet(runner, `${folder}/vendor`);
   if (vendor?.toLowerCase() !== "0x10de") return [];
-  const [kind, driver, config] = await Promise.all([
+  const [kind, driver, config, slot] = await Promise.all([
     quiet(runner, `${folder}/class`),
     step(`driver of ${busId}`, LIMIT_MS, () => runner.readLink(`${folder}/driver`)),
     // The first four bytes: vendor and device, all ones when nobody answers. The kernel reads them from the card at this moment.
     step(`configuration of ${busId}`, LIMIT_MS, () => runner.readFile(`${folder}/config`, { ...READ, maxBytes: 4 })),
+    slotWidth(runner, folder),
   ]);
   const classCode = /^0x([0-9a-f]{4})/i.exec(kind ?? "")?.[1]?.toLowerCase();
   if (classCode === undefined) return [];
@@ -91,8 +92,17 @@ async function nvidiaFunction(runner: Runner, busId: string): Promise<readonly P
       classCode,
       driver: driver.kind === "read" ? driver.value.split("/").at(-1) : undefined,
       config: config.kind === "read" && config.value.length === 4 ? Buffer.from(config.value).toString("hex") : undefined,
+      slotWidth: slot,
     },
   ];
+}
+
+/** The folder of the port above is the parent of the function's own, not of the link to it. */
+async function slotWidth(runner: Runner, folder: string): Promise<number | undefined> {
+  const path = await step(folder, LIMIT_MS, () => runner.realPath(folder, READ));
+  if (path.kind !== "read") return undefined;
+  const lanes = await quiet(runner, `${path.value.slice(0, path.value.lastIndexOf("/"))}/max_link_width`);
+  return lanes !== undefined && /^[1-9]\d?$/.test(lanes) && Number(lanes) <= 32 ? Number(lanes) : undefined;
 }
 
 async function quiet(runner: Runner, path: string): Promise<string | undefined> {

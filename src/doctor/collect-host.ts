@@ -12,9 +12,11 @@ const LIMIT_MS = 3_000;
 const READ = { timeoutMs: 2_000, maxBytes: 64 * 1024 };
 
 export async function collectHost(runner: Runner, modelDirs: readonly string[]): Promise<HostFacts> {
-  const [status, marks, openFiles, sharedMemory, secureBoot, timeSynchronized, modelFolders, disks] = await Promise.all([
+  const [status, marks, first, second, openFiles, sharedMemory, secureBoot, timeSynchronized, modelFolders, disks] = await Promise.all([
     step("/proc/self/status", LIMIT_MS, () => readText(runner, "/proc/self/status", READ)),
     Promise.all(CONTAINER_MARKS.map((path) => step(path, LIMIT_MS, () => runner.stat(path, READ)))),
+    step("/proc/1/comm", LIMIT_MS, () => readText(runner, "/proc/1/comm", READ)),
+    step("/proc/2/comm", LIMIT_MS, () => readText(runner, "/proc/2/comm", READ)),
     step("/proc/self/limits", LIMIT_MS, async () => parseOpenFiles(await readText(runner, "/proc/self/limits", READ))),
     step("/dev/shm", LIMIT_MS, () => runner.diskSpace("/dev/shm")),
     step("Secure Boot", LIMIT_MS, async () => parseSecureBoot(await runner.readFile(SECURE_BOOT, READ))),
@@ -24,7 +26,9 @@ export async function collectHost(runner: Runner, modelDirs: readonly string[]):
   ]);
   return {
     root: status.kind === "read" ? parseRoot(status.value) : undefined,
-    container: marks.some((mark) => mark.kind === "read"),
+    // On a host, and nowhere else, the second process is the kernel's own; containerd leaves no mark.
+    container:
+      marks.some((mark) => mark.kind === "read") || (first.kind === "read" && !(second.kind === "read" && second.value === "kthreadd")),
     openFiles,
     sharedMemory,
     secureBoot,

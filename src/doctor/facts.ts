@@ -21,6 +21,8 @@ export interface PciFunction {
   readonly driver: string | undefined;
   /** First four bytes of its configuration as hex digits; `ffffffff` when nobody answers on the bus. */
   readonly config: string | undefined;
+  /** Lanes of the port above it: what its slot can give. `undefined` in most virtual machines. */
+  readonly slotWidth: number | undefined;
 }
 
 /** Version of the module file that `modprobe nvidia` would load under a kernel. */
@@ -135,6 +137,7 @@ export interface Facts {
   readonly nvidia: NvidiaReport;
   /** Whether we look as root; `undefined` when that is not known. */
   readonly root: boolean | undefined;
+  /** In a container: the processes of others are not visible. */
   readonly container: boolean;
   readonly pci: Read<readonly PciFunction[]>;
   readonly modules: Read<readonly string[]>;

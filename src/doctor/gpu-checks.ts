@@ -124,7 +124,7 @@ export const gpuChecks: readonly Check[] = [
     depends_on: ANSWERING,
     title: "the link has all its lanes",
     explain:
-      "Fewer lanes than card and slot allow, or than cards of the same class beside it have, come from a bad seat, riser or BIOS setting; loading models and traffic between cards get as much slower. The generation is judged only while the card is busy, since it drops at idle. Read from nvidia-smi, link_widths and pcie_gen.",
+      "Fewer lanes than card and slot allow, or than cards of the same class beside it have, come from a bad seat, riser or BIOS setting; loading models and traffic between cards get as much slower. The generation is judged only while the card is busy, since it drops at idle. Read from nvidia-smi, link_widths and pcie_gen, and from max_link_width of the port above the card.",
     judge: (facts) => perCard(facts, (card, raw) => judgeWidth(facts, card, raw)),
   },
   {
@@ -214,6 +214,7 @@ function judgeOffered(facts: Facts): readonly Verdict[] {
 }
 
 function notOffered(subject: Subject, name: string, reasons: readonly string[]): Verdict {
+  if (reasons.every((reason) => reason.startsWith("its state is not known"))) return unknown(`${name}: ${reasons.join("; ")}`, subject);
   return {
     result: "problem",
     subject,
@@ -417,7 +418,13 @@ function judgeWidth(facts: Facts, card: CardFacts, raw: RawCard): Verdict {
   const siblings = cardsOf(facts).flatMap((other) =>
     other !== card && other.class === card.class && other.busId !== card.busId ? (other.raw?.pcie.widthCurrent ?? []) : [],
   );
-  const wanted = Math.max(widthMax ?? 0, commonest(siblings) ?? 0);
+  // The card says how many lanes it has, not how many its slot gives it: a T4 in a cloud machine runs x8 of 16 for good.
+  const slot = card.pci?.slotWidth;
+  const usual = commonest(siblings);
+  const wanted = Math.max(slot === undefined || widthMax === undefined ? 0 : Math.min(widthMax, slot), usual ?? 0);
+  if (slot === undefined && usual === undefined && widthMax !== undefined && widthCurrent < widthMax) {
+    return unknown(`${nameOf(card)}: link x${widthCurrent} of x${widthMax}; how many lanes its slot has cannot be read`);
+  }
   if (widthCurrent < wanted) {
     return {
       result: "problem",

@@ -7,12 +7,9 @@ import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Recorder, RecordOptions } from "./recorder.ts";
 
 export interface Bundle {
-  /** Folder of the recording, until `discard`. */
-  readonly machine: string;
   /** Paths in the archive. */
   readonly paths: readonly string[];
   write(): void;
-  discard(): void;
 }
 
 /** Lays the recording out in a temporary folder. Throws `UserError` when `file` exists: nothing is overwritten. */
@@ -33,7 +30,6 @@ export function createBundle(file: string, machine: string, texts: Readonly<Reco
     ...walk(machine, "").map((path) => ({ path: `${top}/machine/${path}`, content: contentOf(join(machine, path)) })),
   ];
   return {
-    machine,
     paths: entries.map((entry) => entry.path),
     write: () => {
       try {
@@ -45,8 +41,12 @@ export function createBundle(file: string, machine: string, texts: Readonly<Reco
         );
       }
     },
-    discard: () => rmSync(join(machine, ".."), { recursive: true, force: true }),
   };
+}
+
+/** Takes the temporary folder of a recording away. */
+export function discardRecording(machine: string): void {
+  rmSync(join(machine, ".."), { recursive: true, force: true });
 }
 
 function walk(top: string, below: string): string[] {

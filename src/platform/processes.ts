@@ -61,7 +61,10 @@ export async function endGroup(pid: number, ended: Promise<unknown>): Promise<vo
   } catch {
     // Gone already.
   }
+  const until = performance.now() + 100;
   await Promise.race([ended, Bun.sleep(100)]);
+  // What the process has started ends a moment after it: an ended group must not count as one that cannot be ended.
+  while (groupLives(pid) && performance.now() < until) await Bun.sleep(5);
 }
 
 /** The kernel's id of this boot: process start times only mean something together with it. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { existsSync, readFileSync, readlinkSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as v from "valibot";
 import { ranges } from "../../src/cli/render-doctor.ts";
@@ -109,4 +109,16 @@ test("a tar archive holds long names, links and bytes as they were", async () =>
   expect(Bun.spawnSync(["tar", "xf", archive, "-C", folder.path]).exitCode).toBe(0);
   expect(Uint8Array.from(readFileSync(join(folder.path, long)))).toEqual(bytes);
   expect(readlinkSync(join(folder.path, "link"))).toBe(`../${long}`);
+});
+
+test("a waiver in agent.yaml is shown with its reason and takes the exit code along; one that names no check is told", async () => {
+  using folder = temporaryFolder();
+  cpSync(join(import.meta.dir, "../../fakes/machines/nouveau-holds-card"), folder.path, { recursive: true, verbatimSymlinks: true });
+  const waive = "{ id: driver-nouveau, subject: gpu *, reason: draws the screen }, { id: driver-nouvau, reason: typo }";
+  mkdirSync(join(folder.path, "root/etc/llmgw"), { recursive: true });
+  writeFileSync(join(folder.path, "root/etc/llmgw/agent.yaml"), `doctor: { waive: [${waive}] }\n`);
+  const { exitCode, stdout, stderr } = await doctor("--machine", folder.path);
+  expect(exitCode).toBe(0);
+  expect(stdout).toContain("waived  driver-nouveau: card 0000:18:00.0 is held by nouveau (waived: draws the screen)");
+  expect(stderr).toContain("a waiver names no check id=driver-nouvau near=driver-nouveau");
 });

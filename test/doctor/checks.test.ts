@@ -272,7 +272,7 @@ test("whatever becomes of the facts, no check throws and no finding is without w
       expect(found.filter((one) => one.message.includes("bug in llmgw")).map((one) => one.message)).toEqual([]);
       expect(found.filter((one) => one.message === "").map((one) => one.id)).toEqual([]);
     }),
-    { numRuns: 1_500, includeErrorInReport: true },
+    { numRuns: 600, includeErrorInReport: true },
   );
 });
 
@@ -320,4 +320,33 @@ test("the fake machines hold all that doctor asks for", () => {
     JSON.stringify(facts).includes("this recording does not hold it") ? [machine] : [],
   );
   expect(missing).toEqual([]);
+});
+
+const l40s = await factsOf("l40s-pcie-4");
+
+/** The first card alone, with fewer lanes than it has, in a slot of so many. */
+function narrow(slotWidth: number | undefined): Facts {
+  const [card] = l40s.nvidia.query?.cards ?? [];
+  if (card === undefined || l40s.pci.kind !== "read") throw new Error("the machine has no cards any more");
+  const cards = [{ ...card, pcie: { ...card.pcie, widthCurrent: 8 } }];
+  const pci = { kind: "read" as const, value: l40s.pci.value.slice(0, 1).map((one) => ({ ...one, slotWidth })) };
+  return { ...l40s, proc: undefined, pci, nvidia: { ...l40s.nvidia, list: undefined, query: { cards } } };
+}
+
+test("fewer lanes than the card has are a fault only where the slot has them: a cloud machine shows no slot", () => {
+  const results = (slot: number | undefined) => judge(narrow(slot), "gpu-pcie-width").map((one) => one.result);
+  expect([results(16), results(8), results(undefined)]).toEqual([["problem"], ["ok"], ["unknown"]]);
+});
+
+test("memory without a process is no fault where the processes of others are not visible", async () => {
+  const facts = await factsOf("a100-neglected");
+  const results = (container: boolean) => judge({ ...facts, container }, "gpu-memory-orphaned").map((one) => one.result);
+  expect(results(false)).toContain("problem");
+  expect(results(true)).not.toContain("problem");
+});
+
+test("a card of which only the list knows is unknown, and not kept out for that alone", async () => {
+  const facts = await factsOf("nvidia-smi-hangs");
+  const answered = { ...facts, nvidia: { ...facts.nvidia, calls: [] } };
+  expect(new Set(judge(answered, "gpu-not-offered").map((one) => one.result))).toEqual(new Set(["unknown"]));
 });
