@@ -36,7 +36,8 @@ const SENTENCES: readonly Sentence[] = [
   { kind: "library-mismatch", pattern: /Driver\/library version mismatch/i },
   { kind: "no-devices", pattern: /No devices were found/i },
   { kind: "no-permission", pattern: /Failed to initialize NVML: Insufficient Permissions/i },
-  { kind: "nvml-error", pattern: /Failed to initialize NVML/i },
+  { kind: "no-permission", pattern: /do(?:es)? not have suff?ic?ient permissions/i },
+  { kind: "nvml-error", pattern: /Failed to initialize NVML|couldn't find (?:the )?(?:libnvidia-ml|nvml\.dll)/i },
   { kind: "card-lost", pattern: /Unable to determine the device handle/i },
   {
     kind: "usage",
@@ -71,9 +72,15 @@ const CODE_MEANS: Readonly<Record<number, string>> = {
   18: "driver and library have different versions",
 };
 
-/** `undefined` when it did not fail. With exit code 0 only a whole-output error sentence counts: a good code can hide a fault. */
+/** After normal output, with code 14 or, for `-q -x`, with code 0 (microsoft/pai 3756). */
+const INFOROM = /^WARNING: infoROM is corrupted/i;
+
+/**
+ * `undefined` when it did not fail. With exit code 0 an error sentence counts only where it is the whole output, and the warning about the
+ * infoROM also beside output: a good code can hide a fault.
+ */
 export function explainFailure(exitCode: number, stdout: string, stderr: string): Failure | undefined {
-  if (exitCode === 0 && hasContent(stdout)) return undefined;
+  if (exitCode === 0 && hasContent(stdout)) return inforomWarning(stdout);
   const lines = `${withoutDocuments(stdout)}\n${stderr}`.split(/\r?\n/).map((line) => line.trim());
   const handle = lines.map(parseHandle).find((found) => found !== undefined);
   const sentence = SENTENCES.map(({ kind, pattern }) => ({ kind, at: lines.findIndex((line) => pattern.test(line)) })).find(
@@ -89,11 +96,31 @@ export function explainFailure(exitCode: number, stdout: string, stderr: string)
   const code = CODE_MEANS[exitCode] ?? `exit code ${exitCode}`;
   return {
     kind,
-    text: printable(words === "" ? code : words),
+    text: oneLine(words === "" ? code : words),
     usable: kind === "inforom" && hasContent(stdout),
-    busId: handle?.busId,
+    busId: handle?.busId ?? inforomBus(words),
     index: handle?.index,
   };
+}
+
+function inforomWarning(stdout: string): Failure | undefined {
+  if (!/infoROM is corrupted/i.test(stdout)) return undefined;
+  const lines = withoutDocuments(stdout).split(/\r?\n/);
+  const warning = lines.map((line) => line.trim()).find((line) => INFOROM.test(line));
+  if (warning === undefined) return undefined;
+  return { kind: "inforom", text: oneLine(warning), usable: true, busId: inforomBus(warning), index: undefined };
+}
+
+function inforomBus(text: string): string | undefined {
+  return /^WARNING: infoROM is corrupted at gpu ([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])/i.exec(text)?.[1];
+}
+
+/** The sentence about a missing driver alone has 190 characters. */
+const MAX_TEXT = 300;
+
+function oneLine(words: string): string {
+  const shown = words.length > MAX_TEXT ? `${words.slice(0, MAX_TEXT - 1)}…` : words;
+  return shown.replace(/.{1,100}/gsu, (piece) => printable(piece)).slice(0, MAX_TEXT);
 }
 
 /** Whether there is output beside the error sentence: an XML document, a list of cards, a matrix. */

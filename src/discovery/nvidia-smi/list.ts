@@ -36,12 +36,16 @@ export interface ListReport {
 
 /** The name may hold parentheses and end in blanks, so the last `(UUID: ` counts. Some sources mask digits of a UUID. */
 const CARD = /^GPU (\d{1,4}): (.*)\(UUID: ([^()]*)\)\s*$/;
-const INSTANCE = /^\s+MIG\s+(\S+)\s+Device\s+(\d{1,3}): \(UUID: (MIG-[^()\s]+)\)\s*$/;
+const INSTANCE = /^\s*MIG\s+(\S+)\s+Device\s+(\d{1,3}): \(UUID: (MIG-[^()\s]+)\)\s*$/;
 const OLD_UUID = /^MIG-GPU-[^/]+\/(\d{1,3})\/(\d{1,3})$/;
 const UUID = /^(?:GPU-)?[0-9a-zA-Z*]{8}(?:-[0-9a-zA-Z*]{4}){3}-[0-9a-zA-Z*]{12}$/;
+/** Masked to another length: at least one character that no UUID has. */
+const MASKED_UUID = /^(?:GPU-)?(?=.*[xX*\u2026])[0-9a-fA-FxX*.\u2026-]{4,64}$/;
+/** What is left of a line whose end was cut off. */
+const REMNANT = /^(?:G|GP|GPU|GPU \d.*|GPU )$|^\s+(?:M|MI|MIG|MIG\s.*)$|^MIG\s|^Unable to determine the device handle/;
 /** Three shapes: `for GPU 0000:0B:00.0: …`, `for GPU0000:17:00.0: …` (glued), `for GPU1: 0000:34:00.0: …` (index, then bus id). */
 const HANDLE =
-  /^Unable to determine the device handle for (?:gpu )?GPU\s?(?:(\d{1,3}): ?)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]): ?(.+)$/i;
+  /^Unable to determine the device handle for (?:gpu )?GPU\s?(?:(\d{1,3}): ?)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])(?::.*)?$/i;
 
 /** Parses the whole output. Never throws; what it does not know is left out, and a line that was cut off is named. */
 export function parseList(text: string): ListReport {
@@ -66,9 +70,9 @@ export function parseList(text: string): ListReport {
     } else if (handle !== undefined) {
       if (!inaccessible.some((other) => other.busId === handle.busId)) inaccessible.push(handle);
       parent = undefined;
-    } else if (/^GPU \d|^\s+MIG\s/.test(line)) {
+    } else if (REMNANT.test(line)) {
       warnings.push(`nvidia-smi -L: a line that cannot be read was left out: ${shown(line)}`);
-      if (line.startsWith("GPU")) parent = undefined;
+      if (/^[GU]/.test(line)) parent = undefined;
     }
   }
   return { cards, inaccessible, warnings: capped(warnings) };
@@ -85,7 +89,7 @@ function parseCard(line: string): Omit<ListedCard, "instances"> | undefined {
   const found = CARD.exec(line);
   if (found === null) return undefined;
   const uuid = (found[3] ?? "").trim();
-  return { index: Number(found[1]), name: printable((found[2] ?? "").trim()), uuid: UUID.test(uuid) ? uuid : undefined };
+  return { index: Number(found[1]), name: printable((found[2] ?? "").trim()), uuid: isUuid(uuid) ? uuid : undefined };
 }
 
 function parseInstance(line: string): ListedInstance | undefined {
@@ -93,7 +97,7 @@ function parseInstance(line: string): ListedInstance | undefined {
   if (found === null) return undefined;
   const [, profile = "", device = "", uuid = ""] = found;
   const old = OLD_UUID.exec(uuid);
-  if (old === null && !UUID.test(uuid.slice("MIG-".length))) return undefined;
+  if (old === null && !isUuid(uuid.slice("MIG-".length))) return undefined;
   return {
     device: Number(device),
     profile,
@@ -102,6 +106,10 @@ function parseInstance(line: string): ListedInstance | undefined {
     computeInstanceId: old === null ? undefined : Number(old[2]),
     oldForm: old !== null,
   };
+}
+
+function isUuid(text: string): boolean {
+  return UUID.test(text) || MASKED_UUID.test(text);
 }
 
 /** The sentence about a card whose handle the driver does not give, wherever it stands. */

@@ -8,6 +8,7 @@ import { XMLParser } from "fast-xml-parser";
 import { parseBusId } from "../../domain/bus-id.ts";
 import { printable } from "../../lib/printable.ts";
 import {
+  ERROR_HINTS,
   errorText,
   isLost,
   parseCelsius,
@@ -16,13 +17,14 @@ import {
   parseInstanceId,
   parseLanes,
   parseMib,
+  parseName,
   parsePercent,
   parseSwitch,
   parseVersion,
   parseWatts,
   parseWord,
 } from "./values.ts";
-import { nodeAt, nodesAt, textAt, textsOf, type XmlNode } from "./xml-node.ts";
+import { nodeAt, nodesAt, textAt, type XmlNode } from "./xml-node.ts";
 
 export interface RawMigDevice {
   /** MIG device index, the same as `Device N` of `-L`. */
@@ -53,6 +55,8 @@ export interface RawFabric {
   readonly cliqueId: number | undefined;
   readonly clusterUuid: string | undefined;
   readonly healthSummary: string | undefined;
+  /** What else stands under `health`, as printed, by tag: `bandwidth`, `route_unhealthy`, …. From 570 on; NVML's records leave it out. */
+  readonly health?: Readonly<Record<string, string>>;
 }
 
 export interface RawEcc {
@@ -80,6 +84,10 @@ export interface RawCard {
   readonly busId: string;
   readonly uuid: string | undefined;
   readonly name: string | undefined;
+  /** `Tesla`, `GeForce`, from 510 on mostly `NVIDIA`. Not in NVML's records. */
+  readonly brand?: string | undefined;
+  /** `Ampere`, `Blackwell`: from 510 on. Not in NVML's records. */
+  readonly architecture?: string | undefined;
   /** N of `/dev/nvidiaN`; not the index. */
   readonly minor: number | undefined;
   readonly migCurrent: "enabled" | "disabled" | undefined;
@@ -99,7 +107,13 @@ export interface RawCard {
   readonly processes: readonly RawProcess[] | undefined;
   readonly fabric: RawFabric | undefined;
   readonly ecc: RawEcc;
-  readonly remappedRows: { readonly pending: boolean | undefined; readonly failure: boolean | undefined };
+  /** Counts of rows remapped for correctable and uncorrectable errors: history. Not in NVML's records. */
+  readonly remappedRows: {
+    readonly pending: boolean | undefined;
+    readonly failure: boolean | undefined;
+    readonly correctable?: number | undefined;
+    readonly uncorrectable?: number | undefined;
+  };
   readonly retiredPagesPending: boolean | undefined;
   /** `undefined` for "None" as well as for no value. */
   readonly recoveryAction: string | undefined;
@@ -139,14 +153,16 @@ const MAX_BLOCK_CHARS = 4 * 1024 * 1024;
 export function parseQuery(text: string): QueryReport {
   const from = firstOf(text, ["<?xml", "<nvidia_smi_log"]);
   if (from < 0) return { driverVersion: undefined, cudaVersion: undefined, attachedGpus: undefined, cards: [], warnings: [] };
-  const body = withoutUnread(text.slice(from));
+  const body = text.slice(from);
   const { blocks, head, cut } = splitBlocks(body);
   const warnings: string[] = [];
+  if (blocks.length === MAX_CARDS) warnings.push(`nvidia-smi -q -x: no more than ${MAX_CARDS} cards are read`);
   if (cut || !body.includes("</nvidia_smi_log>")) warnings.push("nvidia-smi -q -x: the output is cut off");
   const cards = blocks.map((block) => parseBlock(block, warnings));
   return {
-    driverVersion: parseVersion(tagText(head, "driver_version") ?? tagText(head, "kmd_version")),
-    cudaVersion: parseVersion(tagText(head, "cuda_version") ?? tagText(head, "cuda_umd_version")),
+    // From 610 on the old names may hold a note in place of the number ("Deprecated, see …").
+    driverVersion: firstKnown(["driver_version", "kmd_version"], (tag) => parseVersion(tagText(head, tag))),
+    cudaVersion: firstKnown(["cuda_version", "cuda_umd_version"], (tag) => parseVersion(tagText(head, tag))),
     attachedGpus: parseCount(tagText(head, "attached_gpus")),
     cards,
     warnings,
@@ -198,19 +214,15 @@ function withoutUnread(text: string): string {
   return UNREAD.reduce(withoutBlocks, text);
 }
 
+/** A block without an end stays: then its card's tags do not nest. */
 function withoutBlocks(text: string, tag: string): string {
   const [opening, closing] = [`<${tag}>`, `</${tag}>`];
   const parts: string[] = [];
   let at = 0;
-  // Where the next card begins, looked for once per card: once per block would read a long text again and again.
-  let next = 0;
   for (;;) {
     const open = text.indexOf(opening, at);
     const close = open < 0 ? -1 : text.indexOf(closing, open);
     if (open < 0 || close < 0) break;
-    // A block never reaches into the next card: one that does has lost its end, and its card is cut there.
-    if (next >= 0 && next < open) next = text.indexOf("<gpu id=", open);
-    if (next >= 0 && next < close) break;
     parts.push(text.slice(at, open));
     at = close + closing.length;
   }
@@ -219,21 +231,36 @@ function withoutBlocks(text: string, tag: string): string {
 
 interface Block {
   readonly id: string;
-  /** `undefined` when the block has no end. */
+  /** Up to its end tag; `undefined` when it has none. */
   readonly xml: string | undefined;
 }
 
+interface Start {
+  readonly id: string;
+  readonly at: number;
+}
+
 function splitBlocks(body: string): { readonly blocks: readonly Block[]; readonly head: string; readonly cut: boolean } {
-  const starts = [...body.matchAll(/<gpu id="([^"<>]{1,64})">/g)].slice(0, MAX_CARDS);
+  const starts = blockStarts(body);
   let cut = false;
-  const blocks = starts.map((start, at): Block => {
-    const end = starts[at + 1]?.index ?? body.length;
-    const xml = body.slice(start.index, end);
+  const blocks = starts.slice(0, MAX_CARDS).map(({ id, at }, place): Block => {
+    // No block reaches into the next card: one that lost its end costs its own card.
+    const xml = body.slice(at, starts[place + 1]?.at ?? body.length);
     const close = xml.lastIndexOf("</gpu>");
-    if (close < 0 && at === starts.length - 1) cut = true;
-    return { id: start[1] ?? "", xml: close < 0 || close > MAX_BLOCK_CHARS ? undefined : xml.slice(0, close + "</gpu>".length) };
+    if (close < 0 && place === starts.length - 1) cut = true;
+    return { id, xml: close < 0 || close > MAX_BLOCK_CHARS ? undefined : xml.slice(0, close + "</gpu>".length) };
   });
-  return { blocks, head: body.slice(0, starts[0]?.index ?? body.length), cut };
+  return { blocks, head: body.slice(0, starts[0]?.at ?? body.length), cut };
+}
+
+/** Where cards begin; one more than are read, since it ends the last of them. */
+function blockStarts(body: string): readonly Start[] {
+  const starts: Start[] = [];
+  for (const found of body.matchAll(/<gpu id="([^"<>]{1,64})">/g)) {
+    starts.push({ id: found[1] ?? "", at: found.index });
+    if (starts.length > MAX_CARDS) break;
+  }
+  return starts;
 }
 
 /** The text of a tag that stands alone in the head of the document. */
@@ -245,19 +272,34 @@ const parser = new XMLParser({
   ignoreAttributes: true,
   parseTagValue: false,
   trimValues: true,
-  processEntities: true,
+  // The few texts that may hold entities are decoded where they are read (values.ts); nothing a document declares is ever expanded.
+  processEntities: false,
   // Halves the time: the path of each tag as a text is for callbacks, and there are none.
   jPath: false,
   isArray: (name) => name === "mig_device" || name === "process_info",
 });
 
 function parseBlock(block: Block, warnings: string[]): RawCard {
-  const node = block.xml === undefined ? undefined : parseXml(block.xml);
-  if (node === undefined || !isOneCard(block.id, node)) {
+  const node = block.xml === undefined ? undefined : parseXml(withoutUnread(block.xml));
+  if (block.xml === undefined || node === undefined || !isOneCard(block.id, node)) {
     warnings.push(`nvidia-smi -q -x: the part about card ${printable(block.id)} cannot be read`);
-    return { ...cardOf(block.id, {}), readable: false };
+    return { ...cardOf(block.id, {}, []), readable: false };
   }
-  return cardOf(block.id, node);
+  return cardOf(block.id, node, errorsIn(block.xml));
+}
+
+/**
+ * Distinct error texts that stand in place of values, also in the blocks that are cut out before parsing: a card may be lost while only
+ * its clocks are read. A process may be named like one, so names of processes do not count.
+ */
+function errorsIn(xml: string): readonly string[] {
+  if (!ERROR_HINTS.some((hint) => xml.includes(hint))) return [];
+  const found = new Set<string>();
+  for (const [, tag, value = ""] of xml.matchAll(/<([A-Za-z_][\w.-]{0,100})>([^<>]{1,80})<\//g)) {
+    const text = tag === "process_name" ? undefined : errorText(value);
+    if (text !== undefined) found.add(text);
+  }
+  return [...found];
 }
 
 /** A hole in the output joins the parts of two cards, well formed: then there are two UUIDs, or another bus id than at the start. */
@@ -278,6 +320,9 @@ function parseXml(xml: string): XmlNode | undefined {
   }
 }
 
+/** A card's values are at most 6 levels deep. */
+const MAX_DEPTH = 32;
+
 /**
  * Whether every tag is closed in turn and nothing else looks like markup. The library's validator says more and takes as long as parsing;
  * of what it checks, nvidia-smi's documents have only tags.
@@ -285,22 +330,25 @@ function parseXml(xml: string): XmlNode | undefined {
 function tagsNest(xml: string): boolean {
   const open: string[] = [];
   let tags = 0;
-  for (const [, closing, name = ""] of xml.matchAll(/<(\/?)([A-Za-z_][\w.-]{0,100})(?: id="[^"<>]{1,64}")?>/g)) {
+  for (const [, closing, name = "", empty] of xml.matchAll(/<(\/?)([A-Za-z_][\w.-]{0,100})(?: id="[^"<>]{1,64}")?( ?\/)?>/g)) {
     tags++;
-    if (closing === "") open.push(name);
-    else if (open.pop() !== name) return false;
+    if (closing === "") {
+      if (empty === undefined) open.push(name);
+      if (open.length > MAX_DEPTH) return false;
+    } else if (empty !== undefined || open.pop() !== name) return false;
   }
   return open.length === 0 && xml.split("<").length === tags + 1;
 }
 
-function cardOf(id: string, node: XmlNode): RawCard {
+function cardOf(id: string, node: XmlNode, errorTexts: readonly string[]): RawCard {
   const text = (path: string): string | undefined => textAt(node, path);
-  const texts = textsOf(node);
   const mode = text("compute_mode");
   return {
     busId: text("pci.pci_bus_id") ?? id,
     uuid: parseUuid(text("uuid")),
-    name: optionalPrintable(parseWord(text("product_name"))),
+    name: parseName(text("product_name")),
+    brand: parseName(text("product_brand")),
+    architecture: parseName(text("product_architecture")),
     minor: parseCount(text("minor_number")),
     migCurrent: parseSwitch(text("mig_mode.current_mig")),
     migPending: parseSwitch(text("mig_mode.pending_mig")),
@@ -336,6 +384,8 @@ function cardOf(id: string, node: XmlNode): RawCard {
     remappedRows: {
       pending: parseFlag(text("remapped_rows.remapped_row_pending")),
       failure: parseFlag(text("remapped_rows.remapped_row_failure")),
+      correctable: parseCount(text("remapped_rows.remapped_row_corr")),
+      uncorrectable: parseCount(text("remapped_rows.remapped_row_unc")),
     },
     retiredPagesPending: either(parseFlag(text("retired_pages.pending_retirement")), parseFlag(text("retired_pages.pending_blacklist"))),
     recoveryAction: parseWord(text("gpu_recovery_action")),
@@ -350,8 +400,8 @@ function cardOf(id: string, node: XmlNode): RawCard {
       widthMax: parseLanes(text("pci.pci_gpu_link_info.link_widths.max_link_width")),
     },
     readable: true,
-    lost: texts.some(isLost),
-    errorTexts: [...new Set(texts.flatMap((value) => errorText(value) ?? []))],
+    lost: errorTexts.some(isLost),
+    errorTexts,
   };
 }
 
@@ -359,10 +409,6 @@ function cardOf(id: string, node: XmlNode): RawCard {
 function parseUuid(text: string | undefined): string | undefined {
   const word = parseWord(text);
   return word !== undefined && /^(?:GPU-)?[0-9a-zA-Z*-]{8,64}$/.test(word) ? word : undefined;
-}
-
-function optionalPrintable(text: string | undefined): string | undefined {
-  return text === undefined ? undefined : printable(text);
 }
 
 /** A card with no memory at all is one that does not say. */
@@ -409,7 +455,7 @@ function processesOf(node: XmlNode): readonly RawProcess[] | undefined {
     return [
       {
         pid,
-        name: optionalPrintable(parseWord(textAt(info, "process_name"))),
+        name: parseName(textAt(info, "process_name")),
         memoryMb: parseMib(textAt(info, "used_memory")),
         gpuInstanceId: parseInstanceId(textAt(info, "gpu_instance_id")),
         computeInstanceId: parseInstanceId(textAt(info, "compute_instance_id")),
@@ -428,7 +474,16 @@ function fabricOf(node: XmlNode): RawFabric | undefined {
     cliqueId: parseCount(textAt(node, "fabric.cliqueId")),
     clusterUuid: parseWord(textAt(node, "fabric.clusterUuid")),
     healthSummary: parseWord(textAt(node, "fabric.health.summary")),
+    health: healthOf(nodeAt(node, "fabric.health") ?? {}),
   };
+}
+
+function healthOf(node: XmlNode): Readonly<Record<string, string>> {
+  const words = Object.entries(node).flatMap(([tag, value]) => {
+    const word = typeof value === "string" && tag !== "summary" && tag !== "#text" ? parseWord(value) : undefined;
+    return word === undefined ? [] : [[tag, word] as const];
+  });
+  return Object.fromEntries(words);
 }
 
 /** Here "Unknown Error" is an answer: registration failed with it. */
@@ -436,19 +491,36 @@ function statusWord(text: string | undefined): string | undefined {
   return text !== undefined && /^unknown error$/i.test(text.trim()) ? text.trim() : parseWord(text);
 }
 
-/** Counters by driver generation; a total and its parts are never both counted. */
-const UNCORRECTABLE = ["sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable"];
+/** Where errors of two bits were counted before Turing, beside their total. */
+const DOUBLE_BIT = ["device_memory", "register_file", "l1_cache", "l2_cache", "texture_memory", "texture_shm", "cbu"];
+
+/**
+ * Counters by driver generation: until 430 and on cards before Turing `double_bit`; then SRAM and DRAM; from 550 on SRAM in two parts on
+ * Ampere and later. A total and its parts are never both counted.
+ */
+function uncorrectableOf(node: XmlNode, kind: "volatile" | "aggregate"): number | undefined {
+  const count = (name: string): number | undefined => parseCount(textAt(node, `ecc_errors.${kind}.${name}`));
+  const sram = sumOfKnown([count("sram_uncorrectable_parity"), count("sram_uncorrectable_secded")]) ?? count("sram_uncorrectable");
+  return (
+    sumOfKnown([sram, count("dram_uncorrectable")]) ??
+    count("double_bit.total") ??
+    sumOfKnown(DOUBLE_BIT.map((part) => count(`double_bit.${part}`)))
+  );
+}
+
+/** `undefined` when none is known, and when the sum is more than a double can hold. */
+function sumOfKnown(counts: readonly (number | undefined)[]): number | undefined {
+  const known = counts.filter((count) => count !== undefined);
+  const sum = known.reduce((total, count) => total + count, 0);
+  return known.length > 0 && Number.isSafeInteger(sum) ? sum : undefined;
+}
 
 function eccOf(node: XmlNode): RawEcc {
-  const uncorrectable = (kind: string): number | undefined => {
-    const parts = UNCORRECTABLE.flatMap((name) => parseCount(textAt(node, `ecc_errors.${kind}.${name}`)) ?? []);
-    return parts.length > 0 ? parts.reduce((sum, part) => sum + part, 0) : parseCount(textAt(node, `ecc_errors.${kind}.double_bit.total`));
-  };
   return {
     current: parseSwitch(textAt(node, "ecc_mode.current_ecc")),
     pending: parseSwitch(textAt(node, "ecc_mode.pending_ecc")),
-    volatileUncorrectable: uncorrectable("volatile"),
-    aggregateUncorrectable: uncorrectable("aggregate"),
+    volatileUncorrectable: uncorrectableOf(node, "volatile"),
+    aggregateUncorrectable: uncorrectableOf(node, "aggregate"),
     sramThresholdExceeded: parseFlag(textAt(node, "ecc_errors.aggregate.sram_threshold_exceeded")),
     channelRepairPending: parseFlag(textAt(node, "ecc_errors.channel_repair_pending")),
     tpcRepairPending: parseFlag(textAt(node, "ecc_errors.tpc_repair_pending")),

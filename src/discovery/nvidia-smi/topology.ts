@@ -30,23 +30,26 @@ export interface TopologyReport {
 
 /** Nearest first. Anything else counts as far: SYS, SOC (the old word for NODE and SYS), words that are not known. */
 const NEAR = ["PIX", "PXB", "PHB", "NODE"] as const;
-const WORD = /^(?:X|NV\d{1,3}|[A-Z]{3,5})$/;
-const LABEL = /^(GPU\d{1,3}|NIC\d{1,3}|[a-z][a-z0-9_]{2,30})$/i;
+const WORD = /^(?:X|[A-Z][A-Z0-9]{2,7})$/;
+/** Cards and adapters; an adapter by the legend's `NIC0` or by any name that a device can have. */
+const LABEL = /^(?:GPU\d{1,3}|NIC\d{1,3}|[a-z][\w.-]{1,62})$/i;
 
 interface Row {
   readonly label: string;
   readonly words: readonly string[];
   /** What follows the connection words. */
   readonly tail: readonly string[];
+  /** Read by white space, where an empty cell leaves no trace. */
+  readonly spaced: boolean;
 }
 
 export function parseTopology(text: string): TopologyReport {
   const lines = clean(text).split(/\r?\n/);
-  const raw = lines.map((line) => matrixLine(line)).filter((line) => line !== undefined);
+  const raw = lines.map((line, at) => matrixLine(line, at < lines.length - 1)).filter((line) => line !== undefined);
   const labels = raw.map((line) => line.label);
   const cardLabels = labels.filter((label) => /^GPU\d+$/.test(label));
   if (cardLabels.length === 0) return { cards: [], nics: [], warnings: [] };
-  const header = lines.find((line) => /GPU0/.test(line) && matrixLine(line) === undefined) ?? "";
+  const header = headerOf(lines);
   const { columns, certain } = columnLabels(labels, header);
   const legend = nicLegend(lines);
   const nicColumns = columns.filter((label) => !/^GPU\d+$/.test(label));
@@ -80,18 +83,28 @@ function clean(text: string): string {
   return text.replace(/\u001b?\[[0-9;]{0,8}m/g, "");
 }
 
+/** A sentence about a lost card may stand before it and holds a `GPU0` too (`GPU0000:17:00.0`). */
+function headerOf(lines: readonly string[]): string {
+  const isHeader = (line: string): boolean => /^\s*GPU\d{1,3}(?:\s|GPU|$)/.test(line) && matrixLine(line, true) === undefined;
+  return lines.find((line) => /GPU\d.*CPU\s+Affinity/.test(line)) ?? lines.find(isHeader) ?? "";
+}
+
 interface MatrixLine {
   readonly label: string;
   readonly rest: string;
+  /** False for a last line without a line end: the text may have been cut there. */
+  readonly whole: boolean;
 }
 
 /** A row of the matrix: a label, then connection words. The header has labels after its label, the legend a `=` or a colon. */
-function matrixLine(line: string): MatrixLine | undefined {
+function matrixLine(line: string, whole: boolean): MatrixLine | undefined {
   const found = /^\s*(\S+?)(\s.*)$/.exec(line);
   const [, label = "", rest = ""] = found ?? [];
-  if (!LABEL.test(label) || line.includes("=") || line.includes("CPU Affinity")) return undefined;
+  if (!LABEL.test(label) || line.includes("=") || /CPU\s+Affinity/.test(line)) return undefined;
+  // Any word may be an adapter's name, so such a row must know itself: else a sentence before the matrix would be a row.
+  if (!/^(?:GPU|NIC)\d/.test(label) && !/\sX(?:\s|$)/.test(rest)) return undefined;
   const first = rest.trim().split(/\s+/)[0] ?? "";
-  return WORD.test(first) && !/^(?:GPU|NIC)\d*$/.test(first) ? { label, rest } : undefined;
+  return WORD.test(first) && !/^(?:GPU|NIC)\d*$/.test(first) ? { label, rest, whole } : undefined;
 }
 
 /**
@@ -100,7 +113,7 @@ function matrixLine(line: string): MatrixLine | undefined {
  */
 function columnLabels(rows: readonly string[], header: string): { readonly columns: readonly string[]; readonly certain: boolean } {
   const fromHeader = header
-    .replace(/CPU Affinity.*$/, "")
+    .replace(/(?:CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA).*$/, "")
     .split(/\s+/)
     .filter((label) => LABEL.test(label));
   let next = 0;
@@ -110,16 +123,18 @@ function columnLabels(rows: readonly string[], header: string): { readonly colum
 }
 
 function tailColumns(header: string): readonly string[] {
-  return [...header.matchAll(/CPU Affinity|NUMA Affinity|GPU NUMA ID/g)].map((found) => found[0]);
+  return [...header.matchAll(/CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID/g)].map((found) => found[0].replace(/\s+/g, " "));
 }
 
 /**
  * The connection words of a row, by tabs where they give the right number, else by white space. `undefined` when they do not fit the
  * columns: its own X must stand in its own column, and what follows is no connection word.
  */
-function readRow({ label, rest }: MatrixLine, columns: readonly string[]): Row | undefined {
+function readRow({ label, rest, whole }: MatrixLine, columns: readonly string[]): Row | undefined {
   const count = columns.length;
+  // Of a text that was cut the last word may be half of one: NV1 of NV18.
   const fits = (row: Row): boolean =>
+    (whole || row.tail.length > 0) &&
     row.words.length === count &&
     row.words.every((word) => WORD.test(word)) &&
     row.words.indexOf("X") === columns.indexOf(label) &&
@@ -128,9 +143,9 @@ function readRow({ label, rest }: MatrixLine, columns: readonly string[]): Row |
     .replace(/^[\t ]/, "")
     .split("\t")
     .map((cell) => cell.trim());
-  const tabbed: Row = { label, words: byTabs.slice(0, count), tail: byTabs.slice(count) };
+  const tabbed: Row = { label, words: byTabs.slice(0, count), tail: byTabs.slice(count), spaced: false };
   if (rest.includes("\t") && fits(tabbed)) return tabbed;
-  const spaced: Row = { label, words: rest.trim().split(/\s+/).slice(0, count), tail: spaceTail(rest, count) };
+  const spaced: Row = { label, words: rest.trim().split(/\s+/).slice(0, count), tail: spaceTail(rest, count), spaced: true };
   return fits(spaced) ? spaced : undefined;
 }
 
@@ -159,18 +174,24 @@ function cardOf(row: Row, columns: readonly string[], legend: ReadonlyMap<string
       if (count !== undefined && Number(count) > 0) nvlinks[peer] = Number(count);
     }
   }
-  return { index: Number(row.label.slice(3)), links, nvlinks, nics, ...tailOf(row.tail, tailNames) };
+  return { index: Number(row.label.slice(3)), links, nvlinks, nics, ...tailOf(row, tailNames) };
 }
 
 /**
  * CPU list, NUMA node, the card's own NUMA id. The tool doubles the tab before NUMA values at times, so empty cells between them say
  * nothing, but an empty first cell is an empty CPU affinity (containers, Windows).
+ * By white space an empty cell leaves no trace: then fewer cells than names say nothing, but for a list with ranges in front.
  */
-function tailOf(tail: readonly string[], names: readonly string[]): Pick<TopologyCard, "cpuAffinity" | "numaAffinity" | "gpuNumaId"> {
-  const [cpu, ...others] = tail;
+function tailOf(row: Row, names: readonly string[]): Pick<TopologyCard, "cpuAffinity" | "numaAffinity" | "gpuNumaId"> {
+  const [cpu, ...others] = row.tail;
+  if (row.spaced && row.tail.length < names.length) {
+    return { cpuAffinity: cpu !== undefined && /\d[-,]\d/.test(cpu) ? cpu : undefined, numaAffinity: undefined, gpuNumaId: undefined };
+  }
   const hasNuma = names.includes("NUMA Affinity");
   const hasId = names.includes("GPU NUMA ID");
-  const values = others.filter((cell) => cell !== "");
+  // NUMA affinity, the tab that doubles, the card's id: with nothing in the first of the three, the next word is not it.
+  const noNuma = others.length === 3 && others[0] === "" && others[1] === "";
+  const values = noNuma ? ["", others[2] ?? ""] : others.filter((cell) => cell !== "");
   return {
     cpuAffinity: value(cpu),
     numaAffinity: hasNuma ? value(values[0]) : undefined,

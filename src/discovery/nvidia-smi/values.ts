@@ -2,17 +2,37 @@
  * Values as nvidia-smi writes them: text with a unit, or one of the many spellings of "no value". What cannot be read is `undefined`,
  * never 0. Spellings and units: drivers 352 to 610, XML, CSV and `-q`.
  */
+import { printable } from "../../lib/printable.ts";
 
 const NO_VALUE =
-  /^(?:|\[?(?:n\/a|not supported|not available|not found|none|unknown|unknown error|insufficient permissions|gpu is lost|gpu requires reset|err!|requested functionality has been deprecated|system is not in ready state|function not found|no permission)\]?)$/i;
+  /^(?:|\[?(?:n\/a|not supported|not available|not found|none|unknown|unknown error|insufficient permissions|gpu is lost|gpu requires reset|err!|requested functionality has been deprecated|system is not in ready state|function not found|no permission)\.?\]?)$/i;
 
 /** Words that mean that something is wrong with the card, not merely that a value does not exist. */
-const ERROR_TEXT = /^\[?(unknown error|gpu requires reset|gpu is lost|err!)\]?$/i;
+const ERROR_TEXT = /^\[?(unknown error|gpu requires reset|gpu is lost|system is not in ready state|err!)\.?\]?$/i;
+
+/** A part of each of them as the tool spells it: a text without any of these has no error in it. */
+export const ERROR_HINTS = ["nknown Error", "requires reset", "is lost", "ready state", "ERR!"] as const;
 
 /** The text without blanks around it; `undefined` for every spelling of "no value". */
 export function parseWord(text: string | undefined): string | undefined {
   const word = text?.trim();
   return word === undefined || NO_VALUE.test(word) ? undefined : word;
+}
+
+const NAMED: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
+
+/**
+ * A name that people or programs chose (a card, a process with its whole command line): the five entities of XML and numeric ones
+ * decoded, once; kept whole; characters that a terminal obeys as `\\u{…}`.
+ */
+export function parseName(text: string | undefined): string | undefined {
+  const decoded = parseWord(text)?.replace(/&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-f]{1,6}));/gi, (whole, name, decimal, hex) => {
+    if (name !== undefined) return NAMED[name] ?? whole;
+    const code = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal);
+    return code > 0x10ffff ? whole : String.fromCodePoint(code);
+  });
+  // In pieces, because printable cuts what is longer than a line.
+  return decoded?.replace(/.{1,100}/gsu, (piece) => printable(piece));
 }
 
 /** An error that the driver gives in place of a value, in its own words. */

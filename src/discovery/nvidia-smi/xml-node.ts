@@ -25,13 +25,6 @@ export function nodesAt(from: unknown, path: string): readonly XmlNode[] {
   return isNode(value) ? [value] : [];
 }
 
-/** Every text below an element. */
-export function textsOf(from: unknown): readonly string[] {
-  if (typeof from === "string") return [from];
-  if (Array.isArray(from)) return from.flatMap(textsOf);
-  return isNode(from) ? Object.values(from).flatMap(textsOf) : [];
-}
-
 function valueAt(from: unknown, path: string): unknown {
   let at = from;
   for (const tag of path.split(".")) at = isNode(at) && Object.hasOwn(at, tag) ? at[tag] : undefined;

@@ -80,3 +80,31 @@ test("words on stderr count where stdout has none", () => {
     text: "nvidia-smi: cannot execute: required file not found",
   });
 });
+
+test("a warning about the infoROM after good output counts although the code is good", () => {
+  const warning = "WARNING: infoROM is corrupted at gpu 0000:17:00.0";
+  for (const text of [queryText([{ n: 0 }]), listText([{ n: 0 }])]) {
+    for (const code of [0, 14]) {
+      expect(explainFailure(code, `${text}${warning}\n`, "")).toEqual({
+        kind: "inforom",
+        usable: true,
+        text: warning,
+        busId: "0000:17:00.0",
+        index: undefined,
+      });
+    }
+  }
+  const processes = `<process_info><pid>7</pid><process_name>\n${warning}\n</process_name></process_info>`;
+  expect(explainFailure(0, queryText([{ n: 0, processes }]), "")).toBeUndefined();
+});
+
+test("a long sentence is one line of 300 characters at most, without commands to a terminal", () => {
+  const failure = explainFailure(255, `Failed to initialize NVML: \u001b[2J${"x".repeat(1000)}`, "");
+  expect([failure?.kind, failure?.text.length, failure?.text.includes("\u001b")]).toEqual(["nvml-error", 300, false]);
+  expect(explainFailure(9, `${NO_DRIVER} ${"y".repeat(80)}`, "")?.text).toBe(`${NO_DRIVER} ${"y".repeat(80)}`);
+});
+
+test("the library that is missing and rights that are missing are told from other failures without a code", () => {
+  expect(explainFailure(1, "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "")?.kind).toBe("nvml-error");
+  expect(explainFailure(1, "NVIDIA-SMI has failed because you do not have sufficient permissions.", "")?.kind).toBe("no-permission");
+});

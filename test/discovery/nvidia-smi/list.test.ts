@@ -112,3 +112,36 @@ test("escape sequences in a name are shown and not sent to a terminal", () => {
   const [card] = parseList(listText([{ n: 0, name: "Card\u001b[2J" }])).cards;
   expect(card?.name).toBe("Card\\u{1b}[2J");
 });
+
+test("a UUID masked to another length is still the card's, as it stands", () => {
+  const uuids = ["GPU-xxxxxxxx", "GPU-5eed****-****", "GPU-XXXX-XXXX-XXXX", "GPU-5eed0000-0000", "GPU-zzzzzzzz"];
+  const { cards } = parseList(listText(uuids.map((uuid, n) => ({ n, uuid }))));
+  expect(cards.map((card) => card.uuid)).toEqual([uuids[0], uuids[1], uuids[2], undefined, undefined]);
+});
+
+test("an instance whose indentation was lost is an instance", () => {
+  const text = listText([{ n: 0, instances: [{ device: 0, gi: 1, ci: 0 }] }]);
+  expect(parseList(text.replace("  MIG", "MIG"))).toEqual(parseList(text));
+});
+
+test("a last line that was cut off anywhere is named, and nothing of it is used", () => {
+  const whole = listText([{ n: 0 }, { n: 1, instances: [{ device: 0, gi: 1, ci: 0 }] }]);
+  const first = listText([{ n: 0 }]).length;
+  const second = whole.indexOf("  MIG");
+  // Whole without its line end; cut in the blanks before the next line: nothing is lost there.
+  const harmless = [second - 1, second, second + 1, second + 2];
+  for (let end = first + 1; end < whole.length - 1; end++) {
+    const { cards, warnings } = parseList(whole.slice(0, end));
+    expect([end, cards.length, warnings.length]).toEqual([end, end >= second - 1 ? 2 : 1, harmless.includes(end) ? 0 : 1]);
+    expect(cards.flatMap((card) => card.instances)).toEqual([]);
+  }
+});
+
+test("the sentence about a lost card is cut off: it is used when the bus id is whole, and named when not", () => {
+  const sentence = "Unable to determine the device handle for GPU 0000:0B:00.0";
+  expect(parseHandle(sentence)).toMatchObject({ busId: "0000:0B:00.0", index: undefined });
+  expect(parseList(`${listText([{ n: 0 }])}${sentence.slice(0, -3)}`)).toMatchObject({
+    inaccessible: [],
+    warnings: [`nvidia-smi -L: a line that cannot be read was left out: ${sentence.slice(0, -3)}`],
+  });
+});

@@ -36,6 +36,8 @@ test("the version of the driver is the number before a note, or the kernel modul
     .replaceAll("cuda_version", "cuda_umd_version");
   expect(parseQuery(renamed)).toMatchObject({ driverVersion: "580.65.06", cudaVersion: "13.0" });
   expect(parseQuery(queryText([]).replace("13.0", "Not Found")).cudaVersion).toBeUndefined();
+  const both = queryText([], "Deprecated, see KMD Version").replace("<cuda_version>", "<kmd_version>610.57.04</kmd_version><cuda_version>");
+  expect(parseQuery(both).driverVersion).toBe("610.57.04");
 });
 
 test("a blank or warning line before the declaration, a missing declaration and Windows line ends change nothing", () => {
@@ -100,13 +102,21 @@ test("uncorrectable errors are summed once, in the words of each generation", ()
   const parity = "<sram_uncorrectable_parity>1</sram_uncorrectable_parity><sram_uncorrectable_secded>2</sram_uncorrectable_secded>";
   expect(counts(`${parity}<dram_correctable>50</dram_correctable>`, parity)).toEqual([3, 3]);
   expect(counts("<sram_uncorrectable>N/A</sram_uncorrectable>")).toEqual([undefined, undefined]);
+  expect(counts(`<sram_uncorrectable>3</sram_uncorrectable>${parity}<dram_uncorrectable>4</dram_uncorrectable>`)).toEqual([7, undefined]);
+  const unsummed = "<double_bit><device_memory>2</device_memory><l2_cache>1</l2_cache><cbu>N/A</cbu><total>N/A</total></double_bit>";
+  expect(counts(unsummed)).toEqual([3, undefined]);
+  const huge = String(Number.MAX_SAFE_INTEGER);
+  expect(counts(`<sram_uncorrectable>${huge}</sram_uncorrectable><dram_uncorrectable>${huge}</dram_uncorrectable>`)).toEqual([
+    undefined,
+    undefined,
+  ]);
 });
 
 test("blocks that collapse to a text have no children", () => {
   const card = one({
     more: "<remapped_rows>N/A</remapped_rows><clocks_throttle_reasons>N/A</clocks_throttle_reasons><ecc_errors>N/A</ecc_errors><fabric>N/A</fabric>",
   });
-  expect(card.remappedRows).toEqual({ pending: undefined, failure: undefined });
+  expect(card.remappedRows).toEqual({ pending: undefined, failure: undefined, correctable: undefined, uncorrectable: undefined });
   expect(card.clockReasons.hwSlowdown).toBeUndefined();
   expect(card.fabric).toBeUndefined();
 });
@@ -114,12 +124,14 @@ test("blocks that collapse to a text have no children", () => {
 test("a lost card is told by any of its values", () => {
   expect(one({ more: "<remapped_rows>GPU is lost</remapped_rows>" })).toMatchObject({ lost: true, errorTexts: ["GPU is lost"] });
   const process = processText(7, "GPU is lost", "1 MiB");
-  expect(one({ processes: process }).name).toBe(NAME);
+  expect(one({ processes: process })).toMatchObject({ name: NAME, lost: false, errorTexts: [] });
 });
 
 test("errors in place of values are kept, each once", () => {
   const card = one({ more: "<fan_speed>Unknown Error</fan_speed><a>[Unknown Error]</a><b>GPU requires reset</b>" });
   expect(card.errorTexts).toEqual(["Unknown Error", "GPU requires reset"]);
+  expect(one({ more: "<fan_speed>System is not in ready state</fan_speed>" }).errorTexts).toEqual(["System is not in ready state"]);
+  expect(one({ more: "<ecc_errors>N/A</ecc_errors><fan_speed>N/A</fan_speed>" }).errorTexts).toEqual([]);
 });
 
 test("reasons for slow clocks are read under the old name and the new one", () => {
@@ -194,6 +206,14 @@ test("processes may be none, not told, or of other users", () => {
   ]);
 });
 
+test("a process's name is kept whole, decoded once, and cannot command a terminal", () => {
+  const name = (written: string): string | undefined => one({ processes: processText(1, written, "1 MiB") }).processes?.[0]?.name;
+  const long = `python3 ${"--flag=value,".repeat(100)}`;
+  expect(name(long)).toBe(long);
+  expect(name("&quot;a&quot; &apos;b&apos; &#99;&#x64; &amp;lt; &#38;amp;")).toBe("\"a\" 'b' cd &lt; &amp;");
+  expect(name("a&#27;[2J&#x1b;[0m &#0; &#x110000; &none;")).toBe("a\\u{1b}[2J\\u{1b}[0m \\u{0} &#x110000; &none;");
+});
+
 test("the driver's word for not MIG is no instance id", () => {
   const [process] = one({ processes: processText(1, "a", "1 MiB", "4294967295", "4294967295") }).processes ?? [];
   expect([process?.gpuInstanceId, process?.computeInstanceId]).toEqual([undefined, undefined]);
@@ -215,7 +235,14 @@ test("an NVLink fabric has a state of its own; an error as its status is an answ
     cliqueId: 32766,
     clusterUuid: "5eed0000-0000-4000-8000-0000000000aa",
     healthSummary: "Healthy",
+    health: {},
   });
+  const parts = "<summary>Unhealthy</summary><bandwidth>Degraded</bandwidth><route_unhealthy>True</route_unhealthy>";
+  expect(fabric(`${done}<health>${parts}<incorrect_configuration>N/A</incorrect_configuration></health>`)).toMatchObject({
+    healthSummary: "Unhealthy",
+    health: { bandwidth: "Degraded", route_unhealthy: "True" },
+  });
+  expect(fabric(`${done}<health>N/A</health>`)).toMatchObject({ healthSummary: undefined, health: {} });
   expect(fabric("<state>Completed</state><status>Unknown Error</status>")?.status).toBe("Unknown Error");
 });
 
@@ -287,6 +314,41 @@ test("names that every object has are no values", () => {
   const [card] = parseQuery(queryText([{ n: 0, more }])).cards;
   expect([card?.busId, card?.lost]).toEqual([smiBus(0), false]);
   expect("lost" in {}).toBe(false);
+});
+
+test("brand, architecture and the rows remapped so far are read where they are told", () => {
+  const rows =
+    "<remapped_row_corr>2</remapped_row_corr><remapped_row_unc>1</remapped_row_unc><remapped_row_pending>Yes</remapped_row_pending>";
+  const more = `<product_brand>Tesla</product_brand><product_architecture>Ampere</product_architecture><remapped_rows>${rows}</remapped_rows>`;
+  expect(one({ more })).toMatchObject({
+    brand: "Tesla",
+    architecture: "Ampere",
+    remappedRows: { pending: true, failure: undefined, correctable: 2, uncorrectable: 1 },
+  });
+  expect(one({})).toMatchObject({ brand: undefined, architecture: undefined });
+});
+
+test("a card that is lost in a block that nobody else reads is lost", () => {
+  expect(one({ more: "<clocks><sm_clock>GPU is lost</sm_clock></clocks>" })).toMatchObject({ lost: true, errorTexts: ["GPU is lost"] });
+  expect(one({ more: "<max_clocks>\n\t[Unknown Error]\n</max_clocks>" })).toMatchObject({ lost: false, errorTexts: ["Unknown Error"] });
+});
+
+test("an element that was written without content in the short form is empty", () => {
+  const card = one({ more: "<retired_pages/><serial />" });
+  expect([card.uuid, card.retiredPagesPending]).toEqual([smiUuid(0), undefined]);
+  const text = queryText([{ n: 0 }]).replace(/<processes>\s*<\/processes>/, "<processes/>");
+  expect(parseQuery(text).cards[0]?.processes).toEqual([]);
+});
+
+test("elements deeper than any driver writes them cost the card", () => {
+  const deep = parseQuery(queryText([{ n: 0, more: "<a>".repeat(40) + "</a>".repeat(40) }, { n: 1 }]));
+  expect(deep.cards.map((card) => card.readable)).toEqual([false, true]);
+});
+
+test("more cards than a machine can have are not read, and that is said", () => {
+  const report = parseQuery(queryText(Array.from({ length: 300 }, (_, n) => ({ n }))));
+  expect([report.cards.length, report.cards.every((card) => card.readable)]).toEqual([256, true]);
+  expect(report.warnings).toEqual(["nvidia-smi -q -x: no more than 256 cards are read"]);
 });
 
 test("an element that comes twice is not one of the two", () => {

@@ -38,7 +38,7 @@ const Fabric = v.object({
   status: Text,
   cliqueId: Text,
   clusterUuid: Text,
-  health: v.optional(v.object({ summary: Text })),
+  health: v.optional(v.record(v.string(), Text), {}),
 });
 
 const QueryExpect = v.object({
@@ -191,12 +191,21 @@ test.skipIf(cases.length === 0)("every recorded nvidia-smi -q -x is read as a ca
                 status: gpu.fabric.status,
                 cliqueId: gpu.fabric.cliqueId === undefined ? undefined : Number(gpu.fabric.cliqueId),
                 clusterUuid: gpu.fabric.clusterUuid,
-                healthSummary: gpu.fabric.health?.summary,
+                healthSummary: gpu.fabric.health.summary,
+                health: wordsOf(gpu.fabric.health),
               },
       });
     }
   });
 });
+
+/** The words told under `health`, beside the summary; "None" is one of the tool's ways to tell nothing. */
+function wordsOf(health: Readonly<Record<string, string | undefined>>): Readonly<Record<string, string>> {
+  const told = Object.entries(health).flatMap(([tag, word]) =>
+    word === undefined || word === "None" || tag === "summary" ? [] : [[tag, word] as const],
+  );
+  return Object.fromEntries(told);
+}
 
 function parsedSwitch(word: string | undefined): "enabled" | "disabled" | undefined {
   return word === "Enabled" ? "enabled" : word === "Disabled" ? "disabled" : undefined;

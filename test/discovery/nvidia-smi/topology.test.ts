@@ -129,3 +129,75 @@ test("other words are no matrix", () => {
     expect(parseTopology(text)).toEqual({ cards: [], nics: [], warnings: [] });
   }
 });
+
+test("a word nobody knows, with digits in it, is kept and takes no row away", () => {
+  const rows = [
+    [" X ", "C2C", "0-7", "0", "", "N/A"],
+    ["C2C", " X ", "0-7", "0", "", "N/A"],
+  ];
+  const report = parseTopology(topologyText(rows));
+  expect([report.cards.map((card) => card.links), report.warnings]).toEqual([[{ 1: "C2C" }, { 0: "C2C" }], []]);
+  expect(report.cards.map((card) => card.nvlinks)).toEqual([{}, {}]);
+});
+
+test("half a word at the end of a text that was cut is no link", () => {
+  const text = topologyText(PAIR.map((row) => [...row.slice(0, 2), ...row.slice(4)]));
+  const cut = text.slice(0, text.indexOf("NV18") + "NV1".length);
+  expect(parseTopology(cut)).toMatchObject({ cards: [], warnings: ["nvidia-smi topo -m: the row of GPU0 cannot be read"] });
+  expect(parseTopology(`${cut}8\n`).cards.map((card) => card.nvlinks)).toEqual([{ 1: 18 }]);
+});
+
+test("an empty cell in expanded text makes no other cell of its neighbours", () => {
+  const read = (row: string): unknown => parseTopology(`  GPU0  CPU Affinity  NUMA Affinity  GPU NUMA ID\nGPU0  X  ${row}\n`).cards[0];
+  expect(read("              0             N/A")).toMatchObject({ cpuAffinity: undefined, numaAffinity: undefined, gpuNumaId: undefined });
+  expect(read("0-7           N/A")).toMatchObject({ cpuAffinity: "0-7", numaAffinity: undefined, gpuNumaId: undefined });
+  expect(read("0-7  1  2   ")).toMatchObject({ cpuAffinity: "0-7", numaAffinity: "1", gpuNumaId: "2" });
+});
+
+test("the card's own id stays in its column when the NUMA affinity is empty", () => {
+  const [card] = parseTopology(topologyText([[" X ", "0-71", "", "", "2"]])).cards;
+  expect(card).toMatchObject({ cpuAffinity: "0-71", numaAffinity: undefined, gpuNumaId: "2" });
+});
+
+test("adapters of any maker are columns, and a sentence before the matrix is no row", () => {
+  const names = ["ib0", "bnxt_re0", "rdmap16s27", "roce-p1.s0", "mlx5_bond_0"];
+  const text = topologyText([[" X ", "PIX", "PXB", "PHB", "NODE", "PIX", "0-7", "0", "", "N/A"]], names);
+  const sentences = "warning SOME words here\nUnable to determine the device handle for GPU0000:17:00.0: Unknown Error\n";
+  for (const whole of [text, sentences + text]) {
+    const { nics, cards, warnings } = parseTopology(whole);
+    expect([nics, warnings]).toEqual([names, []]);
+    const [card] = cards;
+    expect(card?.nics).toEqual({ ib0: "PIX", bnxt_re0: "PXB", rdmap16s27: "PHB", "roce-p1.s0": "NODE", mlx5_bond_0: "PIX" });
+    expect(card === undefined ? undefined : nearestNics(card)).toEqual({ distance: "PIX", names: ["ib0", "mlx5_bond_0"] });
+  }
+});
+
+test("sixteen cards and a header glued together are read by the rows", () => {
+  const rows = Array.from({ length: 16 }, (_, at) => [
+    ...Array.from({ length: 16 }, (__, to) => (at === to ? " X " : "NV18")),
+    at < 8 ? "PIX" : "SYS",
+    at < 8 ? "0-55" : "56-111",
+    String(at >> 3),
+    "",
+    "N/A",
+  ]);
+  const text = topologyText(rows, ["mlx5_0"]);
+  const whole = parseTopology(text);
+  expect(whole.cards.map((card) => [card.index, Object.keys(card.nvlinks).length, card.nics.mlx5_0, card.numaAffinity])).toEqual(
+    rows.map((_, at) => [at, 15, at < 8 ? "PIX" : "SYS", String(at >> 3)]),
+  );
+  const [header = "", ...rest] = text.split("\n");
+  expect(parseTopology([header.replace(/(\d)\t(?=GPU\d|mlx5)/g, "$1"), ...rest].join("\n"))).toEqual(whole);
+});
+
+test("a row that ends early has no affinity, and the others keep theirs", () => {
+  const text = topologyText(
+    PAIR.map((row, at) => (at === 0 ? row.slice(0, 4) : row)),
+    ["NIC0", "NIC1"],
+  );
+  const report = parseTopology(text);
+  expect(report.cards.map((card) => [card.links, card.cpuAffinity])).toEqual([
+    [{ 1: "NV18" }, undefined],
+    [{ 0: "NV18" }, "28-55,84-111"],
+  ]);
+});

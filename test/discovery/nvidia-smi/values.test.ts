@@ -87,6 +87,11 @@ test("a version is its number, also before a note that it is deprecated", () => 
 });
 
 test("an error in place of a value is told from a value that does not exist", () => {
+  expect(["System is not in ready state", "[GPU is lost.]", "an Unknown Error"].map(errorText)).toEqual([
+    "System is not in ready state",
+    "GPU is lost",
+    undefined,
+  ]);
   expect(["Unknown Error", "[Unknown Error]", "GPU requires reset", "ERR!", "N/A", "Insufficient Permissions"].map(errorText)).toEqual([
     "Unknown Error",
     "Unknown Error",
