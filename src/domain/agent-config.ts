@@ -1,5 +1,7 @@
 /** `agent.yaml`, the configuration of one node, at `/etc/llmgw/agent.yaml` unless told otherwise. People write it: typos are errors. */
 import * as v from "valibot";
+import { ListenAddress } from "./listen-address.ts";
+import { NodeId } from "./node.ts";
 
 export const AGENT_CONFIG_PATH = "/etc/llmgw/agent.yaml";
 
@@ -51,7 +53,58 @@ export const DoctorConfig = v.strictObject({
 });
 export type DoctorConfig = v.InferOutput<typeof DoctorConfig>;
 
+export const AgentTls = v.strictObject({
+  ca: v.optional(v.pipe(AbsolutePath, v.description("Certificates to trust for the server, PEM, instead of the system's"))),
+  fingerprint: v.optional(
+    v.pipe(
+      v.string(),
+      v.regex(/^sha256:[0-9a-f]{64}$/i, "sha256: and 64 hex digits"),
+      v.description("The one certificate that the server may show, whoever signed it"),
+    ),
+  ),
+});
+
+export const PortRange = v.pipe(
+  v.string(),
+  v.regex(/^\d{1,5}-\d{1,5}$/, "a range such as 18000-18999"),
+  v.check((text) => {
+    const [from = 0, to = 0] = text.split("-").map(Number);
+    return from >= 1024 && from <= to && to <= 65_535;
+  }, "ports from 1024 to 65535, the lower one first"),
+);
+
 export const AgentConfig = v.strictObject({
+  server: v.optional(
+    v.pipe(
+      v.string(),
+      v.regex(/^https?:\/\/[^/\s]+\/?$/, "a URL such as https://llmgw.example:8400"),
+      v.description("URL of the control plane. Plain `http` only on loopback"),
+    ),
+  ),
+  node_id: v.optional(v.pipe(NodeId, v.description("Name of this node in the cluster. Default: the host name"))),
+  mgmt_addr: v.optional(
+    v.pipe(v.string(), v.minLength(1), v.description("Address at which the control plane reaches engines here. Default: the one it sees")),
+  ),
+  tls: v.optional(v.pipe(AgentTls, v.description("How the server's certificate is judged"))),
+  token_file: v.optional(v.pipe(AbsolutePath, v.description("File with a join token, for the first start; it may be deleted afterwards"))),
+  state_dir: v.optional(v.pipe(AbsolutePath, v.description("Folder of the node's credential and memory. Default `/var/lib/llmgw/agent`"))),
+  metrics_listen: v.optional(
+    v.pipe(
+      v.union([ListenAddress, v.literal("off")], "ADDRESS:PORT, or off"),
+      v.description("Where `/metrics` is. Default `127.0.0.1:8401`"),
+    ),
+  ),
+  engines: v.optional(
+    v.pipe(
+      v.record(
+        v.picklist(["vllm", "sglang", "llama.cpp", "command"]),
+        v.strictObject({ program: v.optional(v.pipe(AbsolutePath, v.description("Its program, where that is not on the PATH"))) }),
+      ),
+      v.description("Engines that are installed here, by kind"),
+    ),
+  ),
+  ports: v.optional(v.pipe(PortRange, v.description("Ports for engines. Default `18000-18999`"))),
+  waive: v.optional(v.pipe(v.array(Waiver), v.description("Findings that are accepted, as `doctor.waive`"))),
   hostname: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Host name to report instead of the kernel's"))),
   fabrics: v.optional(
     v.pipe(v.array(FabricDeclaration), v.description("Fabrics that this node's adapters are on; names are declared, never guessed")),
