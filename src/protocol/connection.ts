@@ -19,7 +19,10 @@ export interface ConnectionEvents {
   closed(code: number, reason: string): void;
 }
 
-/** Opens a connection from the agent's side. Resolves once messages can be sent; throws when that fails. */
+/**
+ * Opens a connection from the agent's side. Resolves once messages can be sent. Throws `UserError` when a person must act before it can
+ * work (a credential that does not count, another certificate), anything else when trying again may help. Aborting the signal gives up.
+ */
 export type Connect = (events: ConnectionEvents, signal: AbortSignal) => Promise<Connection>;
 
 /** Codes that we close with. Source: RFC 6455, section 7.4.1, and the IANA registry of close codes. */

@@ -84,6 +84,8 @@ export const Ack = v.object({ kind: v.literal("ack"), seq: v.optional(v.number()
 export type Ack = v.InferOutput<typeof Ack>;
 
 export const Question = v.variant("kind", [
+  /** Whether anyone is there: any answer will do. */
+  v.object({ kind: v.literal("alive") }),
   v.object({ kind: v.literal("doctor") }),
   /** From now on this credential counts; the old one does until the new one is used. */
   v.object({ kind: v.literal("rotate-credential"), credential: Text }),

@@ -6,7 +6,7 @@
  *
  * | number | since | what one who speaks it understands |
  * | --- | --- | --- |
- * | 1 | 0.1.0 | hello, inventory, findings, beat, answer; welcome, refuse, ack, ask (doctor, rotate-credential) |
+ * | 1 | 0.1.0 | hello, inventory, findings, beat, answer; welcome, refuse, ack, ask (alive, doctor, rotate-credential) |
  */
 export const PROTOCOL = 1;
 
