@@ -21,6 +21,12 @@ async function main(): Promise<number> {
       stop.abort();
     });
   }
+  const reloads = new Set<() => void>();
+  // Nothing is read again in a command that ends by itself; without a handler the signal would end the process.
+  process.on("SIGHUP", () => {
+    if (reloads.size === 0) process.exit(129);
+    for (const reload of reloads) reload();
+  });
   const { runCli } = await import("./cli/run.ts");
   return runCli(process.argv.slice(2), {
     env: process.env,
@@ -29,6 +35,11 @@ async function main(): Promise<number> {
     stderr: openOutput(2, () => undefined),
     now: () => new Date(),
     signal: stop.signal,
+    root: process.getuid?.() === 0,
+    onReload: (run) => {
+      reloads.add(run);
+      return () => reloads.delete(run);
+    },
     openRunner: async (machine) =>
       machine === undefined
         ? (await import("./platform/host-runner.ts")).createHostRunner({ env: process.env, nvmlProbe: [...ownStart(), "nvml-probe"] })

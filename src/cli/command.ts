@@ -84,6 +84,8 @@ export interface CommandDefinition<F extends Flags> {
   readonly description?: string;
   readonly flags?: F;
   readonly positionals?: readonly Positional[];
+  /** A command may be a group as well: `llmgw agent` runs, `llmgw agent inventory` is another command. It takes no positionals then. */
+  readonly subcommands?: Readonly<Record<string, Listed>>;
   readonly examples?: readonly string[];
   readonly run: (context: Context, args: FlagValues<F>, positionals: readonly string[]) => Promise<Answer>;
 }
@@ -97,7 +99,7 @@ export function defineCommand<const F extends Flags>(definition: CommandDefiniti
     ...(definition.description === undefined ? {} : { description: definition.description }),
     flags,
     positionals,
-    subcommands: {},
+    subcommands: definition.subcommands ?? {},
     examples: definition.examples ?? [],
     execute: async (context, words) => {
       const parsed = parseWords(flags, positionals, words);

@@ -1,6 +1,8 @@
 /** What a command is handed. */
+import type { Cancel } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 import type { Runner } from "../platform/runner.ts";
+import type { View } from "./command.ts";
 
 export interface Context {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -9,8 +11,22 @@ export interface Context {
   progress(text: string): Progress;
   /** The host, or the recorded machine of `--machine`. */
   runner(): Promise<Runner>;
+  /** What `--machine` and LLMGW_MACHINE name. Only `up` takes several. */
+  readonly machines: readonly string[];
+  /** One of them, or the host. */
+  runnerOf(machine: string | undefined): Promise<Runner>;
+  /** Writes to stdout before the command has ended: what is watched, and what a program says once it runs. */
+  print(text: string): void;
+  /** Whether a person looks at stdout. */
+  readonly isTTY: boolean;
+  /** Asked anew for each frame: a terminal changes its width. */
+  view(): View;
   /** Aborted by the first interrupt. */
   readonly signal: AbortSignal;
+  /** Whether this process is root's. */
+  readonly root: boolean;
+  /** Calls `run` whenever the configuration is to be read again (SIGHUP), until taken back. */
+  readonly onReload: (run: () => void) => Cancel;
   readonly now: () => Date;
 }
 

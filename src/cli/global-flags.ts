@@ -4,7 +4,8 @@ import { suggest } from "../lib/suggest.ts";
 import { usageError } from "./command.ts";
 
 export interface GlobalFlags {
-  readonly machine: string | undefined;
+  /** In the order given; what takes one only refuses several. */
+  readonly machines: readonly string[];
   readonly logLevel: LogLevel;
   readonly color: boolean;
   readonly help: boolean;
@@ -23,6 +24,7 @@ const SWITCHES = ["--no-color", "--help", "-h", "--version", "-V"];
 export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<string, string | undefined>>): TakenFlags {
   const words: string[] = [];
   const values = new Map<string, string>();
+  const machines: string[] = [];
   const switches = new Set<string>();
   const left = [...argv];
   for (let word = left.shift(); word !== undefined; word = left.shift()) {
@@ -30,8 +32,12 @@ export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<st
     const name = equals < 0 ? word : word.slice(0, equals);
     if (word === "--") {
       words.push(word, ...left.splice(0));
-    } else if (name === "--machine" || name === "--log-level") {
-      values.set(name, takeValue(name, equals < 0 ? left.shift() : word.slice(equals + 1), values));
+    } else if (name === "--machine") {
+      machines.push(takeValue(name, equals < 0 ? left.shift() : word.slice(equals + 1)));
+    } else if (name === "--log-level") {
+      const value = takeValue(name, equals < 0 ? left.shift() : word.slice(equals + 1));
+      if (values.has(name)) throw usageError(`${name} is given twice`, `with "${values.get(name)}" and "${value}"`, "leave one out");
+      values.set(name, value);
     } else if (SWITCHES.includes(name)) {
       if (equals >= 0) throw usageError(`${name} takes no value`, `it was given "${word.slice(equals + 1)}"`, `write ${name} alone`);
       switches.add(name);
@@ -43,7 +49,7 @@ export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<st
   const version = switches.has("--version") || switches.has("-V");
   return {
     flags: {
-      machine: values.get("--machine") ?? nonEmpty(env.LLMGW_MACHINE),
+      machines: machines.length > 0 ? machines : [nonEmpty(env.LLMGW_MACHINE)].filter((name) => name !== undefined),
       // Nothing is logged then, and who has a bad LLMGW_LOG_LEVEL may be looking for what it takes.
       logLevel: help || version ? "info" : logLevel(values.get("--log-level"), nonEmpty(env.LLMGW_LOG_LEVEL)),
       color: !switches.has("--no-color"),
@@ -54,7 +60,7 @@ export function takeGlobalFlags(argv: readonly string[], env: Readonly<Record<st
   };
 }
 
-function takeValue(name: string, value: string | undefined, before: ReadonlyMap<string, string>): string {
+function takeValue(name: string, value: string | undefined): string {
   const example = name === "--machine" ? "DIR or a name" : LOG_LEVELS.join("|");
   if (value === undefined || value === "" || value.startsWith("--") || SWITCHES.includes(value)) {
     throw usageError(
@@ -63,7 +69,6 @@ function takeValue(name: string, value: string | undefined, before: ReadonlyMap<
       `write ${name} ${example}`,
     );
   }
-  if (before.has(name)) throw usageError(`${name} is given twice`, `with "${before.get(name)}" and "${value}"`, "leave one out");
   return value;
 }
 

@@ -1,4 +1,5 @@
 /** From words to an exit code: global flags, the way to the command, its answer or its error. */
+import type { Cancel } from "../lib/clock.ts";
 import { createLog } from "../lib/log.ts";
 import { suggest } from "../lib/suggest.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
@@ -21,6 +22,10 @@ export interface Io {
   readonly signal: AbortSignal;
   /** Opens the host (`undefined`) or a recorded machine by folder or name. */
   readonly openRunner: (machine: string | undefined) => Promise<Runner>;
+  /** Whether this process is root's. */
+  readonly root: boolean;
+  /** Calls `run` whenever the configuration is to be read again (SIGHUP), until taken back. */
+  readonly onReload: (run: () => void) => Cancel;
 }
 
 interface Found {
@@ -52,8 +57,7 @@ export async function runCli(argv: readonly string[], given: Io): Promise<number
     const execute = found.command.execute;
     if (execute === undefined) throw usageError("no command given", `"${found.path}" is a group of commands`, "give one of those below");
     const { answer, json } = await execute(makeContext(io, flags), found.words);
-    const view: View = { color: colorOn(io.stdout, io.env, flags), columns: io.stdout.isTTY ? io.stdout.columns : undefined };
-    writeAnswer(io.stdout, renderAnswer(answer, json, view));
+    writeAnswer(io.stdout, renderAnswer(answer, json, viewOf(io, flags)));
     return answer.exitCode ?? 0;
   } catch (thrown) {
     const report = reportError(thrown, { interrupted: io.signal.aborted, trace });
@@ -61,6 +65,10 @@ export async function runCli(argv: readonly string[], given: Io): Promise<number
     if (report.usage) io.stderr.write(`\n${renderUsage(found.path, found.command, false)}`);
     return report.exitCode;
   }
+}
+
+function viewOf(io: Io, flags: GlobalFlags): View {
+  return { color: colorOn(io.stdout, io.env, flags), columns: io.stdout.isTTY ? io.stdout.columns : undefined };
 }
 
 function renderAnswer(answer: Answer, json: boolean, view: View): string {
@@ -109,7 +117,8 @@ async function findCommand(words: readonly string[], onWay: (found: Found) => vo
     // After `--` the next word is a command whatever it looks like, and the words after it are still no flags.
     const name = first === "--" ? others[0] : first;
     const rest = first === "--" ? [first, ...others.slice(1)] : others;
-    if (name === undefined) return found;
+    // A group that is a command as well is meant when no other command is named.
+    if (name === undefined || (found.command.execute !== undefined && first === name && name.startsWith("-"))) return found;
     const known = found.command.subcommands;
     const listed = Object.hasOwn(known, name) ? known[name] : undefined;
     if (listed === undefined) throw first === name && name.startsWith("-") ? unknownFlag(name, found) : unknownCommand(name, found);
@@ -139,16 +148,30 @@ function makeContext(io: Io, flags: GlobalFlags): Context {
     log: createLog({ level: flags.logLevel, write: (line) => io.stderr.write(line), now: io.now }),
     progress: (text) => startProgress(io.stderr, text),
     runner: () => {
-      opened ??= openRunner(io, flags);
+      opened ??= openRunner(io, theOne(flags.machines));
       return opened;
     },
+    machines: flags.machines,
+    runnerOf: (machine) => openRunner(io, machine),
+    print: (text) => writeAnswer(io.stdout, text),
+    isTTY: io.stdout.isTTY,
+    view: () => viewOf(io, flags),
     signal: io.signal,
+    root: io.root,
+    onReload: io.onReload,
     now: io.now,
   };
 }
 
-async function openRunner(io: Io, flags: GlobalFlags): Promise<Runner> {
-  const runner = await io.openRunner(flags.machine);
+/** Most commands look at one machine. */
+function theOne(machines: readonly string[]): string | undefined {
+  const [one, other] = machines;
+  if (other !== undefined) throw usageError("--machine is given twice", `with "${one}" and "${other}"`, "leave one out");
+  return one;
+}
+
+async function openRunner(io: Io, machine: string | undefined): Promise<Runner> {
+  const runner = await io.openRunner(machine);
   if (runner.kind === "recorded") io.stderr.write(`llmgw: this is ${runner.label}, not this host\n`);
   return runner;
 }

@@ -9,7 +9,7 @@ export function renderUsage(path: string, command: Command, color: boolean): str
   const subcommands = Object.entries(command.subcommands).filter(([, listed]) => listed.hidden !== true);
   const words = [
     path,
-    ...(subcommands.length > 0 ? ["COMMAND"] : []),
+    ...(subcommands.length > 0 ? [command.execute === undefined ? "COMMAND" : "[COMMAND]"] : []),
     ...(Object.keys(command.flags).length > 0 ? ["[FLAGS]"] : []),
     ...command.positionals.map(positionalWord),
   ];

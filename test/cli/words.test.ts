@@ -158,7 +158,7 @@ const MISTAKES: readonly {
     fact: "a global flag given twice",
     words: ["--machine", "a", "inventory", "--machine=b"],
     says: ["--machine is given twice", 'with "a" and "b"', "leave one out"],
-    usage: "llmgw",
+    usage: "llmgw inventory",
   },
   {
     fact: "a boolean flag with a value",

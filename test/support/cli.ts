@@ -11,6 +11,12 @@ export interface RunOptions {
   /** Stands for this host. Without one the host is not to be asked for. */
   readonly runner?: Runner;
   readonly signal?: AbortSignal;
+  /** Whether the command believes to be root's. Default false. */
+  readonly root?: boolean;
+  /** Told of each text written to stdout, as it is written. */
+  readonly onStdout?: (text: string) => void;
+  /** Handed what stands for SIGHUP. */
+  readonly onReload?: (reload: () => void) => void;
   /** Told of each text written to stderr, as it is written. */
   readonly onStderr?: (text: string) => void;
 }
@@ -32,13 +38,21 @@ export async function runLlmgw(words: readonly string[], options: RunOptions = {
   });
   const exitCode = await runCli(words, {
     env: options.env ?? {},
-    stdout: output((text) => stdout.push(text)),
+    stdout: output((text) => {
+      stdout.push(text);
+      options.onStdout?.(text);
+    }),
     stderr: output((text) => {
       stderr.push(text);
       options.onStderr?.(text);
     }),
     now: () => new Date("2026-11-30T12:00:00Z"),
     signal: options.signal ?? new AbortController().signal,
+    root: options.root ?? false,
+    onReload: (run) => {
+      options.onReload?.(run);
+      return () => undefined;
+    },
     openRunner: async (machine) => {
       if (machine !== undefined) return openMachine(machine, { waits: "skip" });
       if (options.runner === undefined) throw new Error("this test did not expect the host to be looked at");
