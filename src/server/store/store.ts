@@ -9,6 +9,9 @@ import type { Have, Part, Stored } from "../../protocol/messages.ts";
 
 export type Role = "admin" | "viewer";
 
+/** Events beyond these are dropped, the oldest first. */
+export const KEPT_EVENTS = 10_000;
+
 /** SHA-256 of a secret, 64 hex digits. The secrets have 160 bits of chance, so no salt and no slow hash is needed. */
 export type SecretHash = string;
 
@@ -135,7 +138,7 @@ export interface Store {
   removeOperator(operatorId: string): Promise<boolean>;
 
   addEvent(event: NodeEvent): Promise<void>;
-  /** Newest first. The oldest beyond 10,000 are dropped. */
+  /** Newest first. The oldest beyond `KEPT_EVENTS` are dropped. */
   events(limit: number, nodeId?: string): Promise<readonly NodeEvent[]>;
 
   /**
