@@ -4,8 +4,9 @@
  */
 import type { FabricDeclaration } from "../domain/agent-config.ts";
 import { parseBusId } from "../domain/bus-id.ts";
-import type { Hca, Port } from "../domain/inventory.ts";
-import { listed, printable } from "../lib/printable.ts";
+import { contradictions, type FabricMember } from "../domain/fabric-rules.ts";
+import type { Hca } from "../domain/inventory.ts";
+import { listed } from "../lib/printable.ts";
 
 /** An adapter with what only the comparison of fabrics needs. */
 export interface FoundAdapter {
@@ -45,7 +46,8 @@ export function labelFabrics(found: readonly FoundAdapter[], fabrics: readonly F
     return second === undefined ? name : undefined;
   };
   for (const name of new Set(fabrics.map((fabric) => fabric.name))) {
-    warnings.push(...contradictions(name, activePorts(found.filter((adapter) => fabricOf(adapter) === name))));
+    const proofs = contradictions(members(found.filter((adapter) => fabricOf(adapter) === name)));
+    warnings.push(...proofs.map((text) => `fabric "${name}" in agent.yaml: ${text}`));
   }
   return { hcas: found.map((adapter) => withFabric(adapter.hca, fabricOf(adapter))), warnings };
 }
@@ -80,71 +82,25 @@ function parseGuid(text: string): string | undefined {
   return found === null || /^0+$/.test(found[1] ?? "") ? undefined : found[1];
 }
 
-interface ActivePort {
-  readonly adapter: FoundAdapter;
-  readonly port: Port;
-}
-
-/** Only these count: a dead port keeps its last LID and SM LID (leptonai/gpud#482). */
-function activePorts(adapters: readonly FoundAdapter[]): readonly ActivePort[] {
-  return adapters.flatMap((adapter) => adapter.hca.ports.filter((port) => port.state === "ACTIVE").map((port) => ({ adapter, port })));
-}
-
-/** What proves that ports declared on one fabric are not on one. That nothing differs proves nothing, and is not said. */
-function contradictions(fabric: string, ports: readonly ActivePort[]): readonly string[] {
-  const infiniband = ports.filter(({ port }) => port.link_layer === "InfiniBand");
-  const at = `fabric "${fabric}" in agent.yaml:`;
-  return [
-    ...differing(ports, (port) => port.link_layer).map((groups) => `${at} its link layers differ (${groups}), so it is not one fabric`),
-    ...differing(infiniband, (port) => port.gid_prefix).map((groups) => `${at} its GID prefixes differ (${groups}): different subnets`),
-    ...differing(infiniband, (port) => (port.sm_lid ? `SM LID ${port.sm_lid}` : undefined)).map(
-      (groups) => `${at} its subnet managers differ (${groups}): different subnets, unless one is handing over to another at this moment`,
-    ),
-    ...sharedLids(infiniband).map(
-      ({ lid, names }) => `${at} LID ${lid} is given to both ${names}: a LID is unique in a subnet, so these are different subnets`,
-    ),
-  ];
-}
-
-/** `value: ports; value: ports` when there is more than one value; ports without a value say nothing. */
-function differing(ports: readonly ActivePort[], keyOf: (port: Port) => string | undefined): readonly string[] {
-  const groups = new Map<string, string[]>();
-  for (const active of ports) {
-    const value = keyOf(active.port);
-    if (value !== undefined) groups.set(value, [...(groups.get(value) ?? []), portName(active)]);
-  }
-  if (groups.size < 2) return [];
-  return [[...groups].map(([value, names]) => `${printable(value)}: ${names.join(", ")}`).join("; ")];
-}
-
-/** LIDs that two ports own, a virtual function beside others of its card left out: those may share one. */
-function sharedLids(ports: readonly ActivePort[]): readonly { readonly lid: number; readonly names: string }[] {
-  const owners = ports.flatMap((active) => {
-    const first = active.port.lid;
-    // Neither is an address: 0 is what Ethernet says, 0xffff a port that has been given none.
-    if (first === undefined || first === 0 || first === 0xffff) return [];
-    const count = 2 ** (active.adapter.lidMaskCounts.get(active.port.num) ?? 0);
-    return [{ active, first, last: first + count - 1 }];
-  });
-  return owners.flatMap((a, at) =>
-    owners
-      .slice(at + 1)
-      .filter((b) => a.first <= b.last && b.first <= a.last && !sharesCardVirtually(a.active.adapter, b.active.adapter))
-      .map((b) => ({ lid: Math.max(a.first, b.first), names: `${portName(a.active)} and ${portName(b.active)}` })),
+/** Only ACTIVE ports count, see there. */
+function members(adapters: readonly FoundAdapter[]): readonly FabricMember[] {
+  return adapters.flatMap((adapter) =>
+    adapter.hca.ports
+      .filter((port) => port.state === "ACTIVE")
+      .map((port) => ({
+        name: `${adapter.hca.name} port ${port.num}`,
+        link_layer: port.link_layer,
+        gid_prefix: port.gid_prefix,
+        lid: port.lid,
+        sm_lid: port.sm_lid,
+        lid_mask_count: adapter.lidMaskCounts.get(port.num),
+        part_of: cardOf(adapter),
+        may_share: adapter.physicalFunction !== undefined,
+      })),
   );
-}
-
-function sharesCardVirtually(a: FoundAdapter, b: FoundAdapter): boolean {
-  if (a.physicalFunction === undefined && b.physicalFunction === undefined) return false;
-  const card = cardOf(a);
-  return card !== undefined && card === cardOf(b);
 }
 
 /** Domain, bus and device: all functions of one card. */
 function cardOf(adapter: FoundAdapter): string | undefined {
   return (adapter.physicalFunction ?? adapter.hca.pci_bus_id)?.replace(/\.\d$/, "");
-}
-
-function portName({ adapter, port }: ActivePort): string {
-  return `${adapter.hca.name} port ${port.num}`;
 }
