@@ -19,6 +19,10 @@ export const root: Command = defineGroup({
       summary: "what runs on every GPU node",
       load: async () => defineGroup({ name: "agent", summary: "What runs on every GPU node.", subcommands: { inventory: INVENTORY } }),
     },
+    server: {
+      summary: "control plane: nodes join it, and llmgw ctl steers it",
+      load: async () => (await import("./server.ts")).server,
+    },
     "nvml-probe": {
       summary: "one look through the NVML library, as JSON; what inventory and agent start for themselves",
       hidden: true,

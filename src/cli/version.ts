@@ -4,8 +4,9 @@ import packageJson from "../../package.json" with { type: "json" };
 declare const LLMGW_VERSION: string | undefined;
 declare const LLMGW_COMMIT: string | undefined;
 
+export const VERSION = typeof LLMGW_VERSION === "string" ? LLMGW_VERSION : packageJson.version;
+
 export function versionLine(): string {
-  const version = typeof LLMGW_VERSION === "string" ? LLMGW_VERSION : packageJson.version;
   const commit = typeof LLMGW_COMMIT === "string" ? LLMGW_COMMIT : "dev";
-  return `llmgw ${version} (${commit})`;
+  return `llmgw ${VERSION} (${commit})`;
 }

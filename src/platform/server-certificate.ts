@@ -1,4 +1,6 @@
 /** Whom to trust at the other end of a TLS connection: the system's authorities, those of a file, or exactly one certificate. */
+
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { connect } from "node:tls";
 import { messageOf, UserError } from "../lib/user-error.ts";
@@ -86,6 +88,13 @@ export function lookAtCertificate(url: string, signal?: AbortSignal): Promise<Se
       else resolve(describe(raw, from, until));
     });
   });
+}
+
+/** A certificate (the first of a chain) and its key. Throws when either cannot be read, or they do not belong together. */
+export function certificateOf(cert: string, key: string): ServerCertificate & { readonly selfSigned: boolean } {
+  const read = new X509Certificate(cert);
+  if (!read.checkPrivateKey(createPrivateKey(key))) throw new Error("the key is not that of the certificate");
+  return { ...describe(read.raw, read.validFrom, read.validTo), selfSigned: read.subject === read.issuer && read.verify(read.publicKey) };
 }
 
 function describe(der: Uint8Array, from: string, until: string): ServerCertificate {

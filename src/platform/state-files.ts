@@ -45,6 +45,15 @@ export async function readWholeFile(path: string): Promise<string | undefined> {
   }
 }
 
+/** Reads a file and removes it. */
+export async function takeFile(path: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path);
+  } finally {
+    await rm(path, { force: true });
+  }
+}
+
 /** Makes a folder, and those above it, that only its owner may enter. One that is there keeps its content and loses the rights of others. */
 export async function makePrivateFolder(path: string): Promise<void> {
   await mkdir(path, { recursive: true, mode: 0o700 });

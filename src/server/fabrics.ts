@@ -1,8 +1,12 @@
 /** Which adapters of which nodes share a declared fabric, and what proves a declaration wrong. Pure. */
 import { contradictions, type FabricMember } from "../domain/fabric-rules.ts";
-import type { AdapterPlace } from "../domain/node.ts";
+import type { AdapterPlace, InventorySummary } from "../domain/node.ts";
 import type { FabricPort, Fabrics, FabricView } from "../protocol/api.ts";
-import type { NodeRow } from "./store/store.ts";
+
+export interface SummarizedNode {
+  readonly node_id: string;
+  readonly summary?: InventorySummary | undefined;
+}
 
 interface PlacedPort {
   readonly node_id: string;
@@ -10,7 +14,7 @@ interface PlacedPort {
 }
 
 /** In the order of the fabrics' names; a fabric's ports in the order of nodes. */
-export function fabricViews(nodes: readonly Pick<NodeRow, "node_id" | "summary">[]): Fabrics {
+export function fabricViews(nodes: readonly SummarizedNode[]): Fabrics {
   const ports = nodes.flatMap(({ node_id, summary }) => (summary?.ports ?? []).map((place) => ({ node_id, place })));
   const declared = Map.groupBy(
     ports.filter(({ place }) => place.fabric !== undefined),

@@ -82,6 +82,9 @@ export interface SessionsOptions {
   readonly version: string;
   /** Sets the ids of this server's questions apart from those of the one before it. */
   readonly instance: string;
+  readonly onConnected?: (nodeId: string) => void;
+  /** The node has no connection here any more. */
+  readonly onDisconnected?: (nodeId: string) => void;
   /** How often an agent says that it is there. Default 10,000 ms; a connection silent for two and a half of them is dead. */
   readonly beatMs?: number;
 }
@@ -298,6 +301,7 @@ class AgentSessions implements Sessions {
     session.phase = "open";
     session.have = have;
     this.open.set(session.nodeId, session);
+    this.options.onConnected?.(session.nodeId);
     this.watchSilence(session);
     this.options.log.info("node connected", { node: session.nodeId, remote: session.remote, agent_version: hello.agent_version });
     const protocol = Math.min(hello.protocol, PROTOCOL);
@@ -445,7 +449,10 @@ class AgentSessions implements Sessions {
     for (const cancel of session.timers.values()) cancel();
     session.timers.clear();
     this.all.delete(session);
-    if (this.open.get(session.nodeId) === session) this.open.delete(session.nodeId);
+    if (this.open.get(session.nodeId) === session) {
+      this.open.delete(session.nodeId);
+      this.options.onDisconnected?.(session.nodeId);
+    }
     for (const pending of [...this.questions.values()]) if (pending.session === session) pending.settle({ kind: "not-connected" });
   }
 }

@@ -32,7 +32,7 @@ test("who pins its fingerprint may talk to a server that shows it, under whateve
   const server = Bun.serve({ hostname: "127.0.0.1", port: 0, tls: { cert: made.cert, key: made.key }, fetch: () => new Response("hello") });
   try {
     const url = `https://127.0.0.1:${server.port}`;
-    expect(fetch(url)).rejects.toThrow();
+    await expect(fetch(url)).rejects.toThrow();
     const shown = await lookAtCertificate(url);
     expect(shown.fingerprint).toBe(made.fingerprint);
     expect(shown.until_ms).toBe(Date.parse("2056-01-02T03:04:05Z"));
@@ -41,7 +41,7 @@ test("who pins its fingerprint may talk to a server that shows it, under whateve
     const named = url.replace("127.0.0.1", "localhost");
     expect(await (await fetch(named, tls === undefined ? {} : { tls })).text()).toBe("hello");
     const other = `sha256:${"0".repeat(64)}`;
-    expect(clientTls(url, { fingerprint: other })).rejects.toMatchObject({
+    await expect(clientTls(url, { fingerprint: other })).rejects.toMatchObject({
       name: "UserError",
       why: `expected ${other}, found ${made.fingerprint}`,
     });
@@ -60,7 +60,7 @@ test("a certificate that was pinned lets no other server in", async () => {
   });
   try {
     const tls = { ca: made.cert, checkServerIdentity: () => undefined };
-    expect(fetch(`https://127.0.0.1:${server.port}`, { tls })).rejects.toThrow();
+    await expect(fetch(`https://127.0.0.1:${server.port}`, { tls })).rejects.toThrow();
   } finally {
     await server.stop(true);
   }
@@ -69,15 +69,15 @@ test("a certificate that was pinned lets no other server in", async () => {
 test("a server that is not there, or speaks no TLS, is no certificate", async () => {
   const plain = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("hello") });
   const url = `https://127.0.0.1:${plain.port}`;
-  expect(lookAtCertificate(url)).rejects.toThrow();
+  await expect(lookAtCertificate(url)).rejects.toThrow();
   await plain.stop(true);
-  expect(lookAtCertificate(url)).rejects.toThrow();
+  await expect(lookAtCertificate(url)).rejects.toThrow();
 });
 
 test("plain HTTP has no certificate to judge, and a file of authorities that is not there is named", async () => {
   expect(await clientTls("http://127.0.0.1:1", { fingerprint: made.fingerprint })).toBeUndefined();
   expect(await clientTls("https://gw.example", {})).toBeUndefined();
-  expect(clientTls("https://gw.example", { ca: "/nowhere/ca.pem" })).rejects.toMatchObject({
+  await expect(clientTls("https://gw.example", { ca: "/nowhere/ca.pem" })).rejects.toMatchObject({
     what: "the certificates in /nowhere/ca.pem cannot be read",
   });
 });

@@ -233,9 +233,9 @@ export function storeContract(name: string, given: StoreUnderTest): void {
     test("two of one id, or of one secret, are an error and change nothing", async () => {
       const store = await fresh();
       await store.addToken(TOKEN, "s1");
-      expect(store.addToken({ ...TOKEN, created_by: "b" }, "s2")).rejects.toThrow();
+      await expect(store.addToken({ ...TOKEN, created_by: "b" }, "s2")).rejects.toThrow();
       await store.addToken({ ...TOKEN, token_id: "t2" }, "s3");
-      expect(store.addToken({ ...TOKEN, token_id: "t3" }, "s3")).rejects.toThrow();
+      await expect(store.addToken({ ...TOKEN, token_id: "t3" }, "s3")).rejects.toThrow();
       expect((await store.tokens()).map((token) => token.created_by)).toEqual(["admin", "admin"]);
     });
 

@@ -84,7 +84,7 @@ describe.skipIf(postgresFolder() === undefined)("PostgreSQL (needs Debian's pack
 
   test("a backup is refused with the name of the tool that makes one", async () => {
     const store = await open(await (await server()).database());
-    expect(store.backup()).rejects.toMatchObject({ name: "UserError", fix: expect.stringContaining("pg_dump") });
+    await expect(store.backup()).rejects.toMatchObject({ name: "UserError", fix: expect.stringContaining("pg_dump") });
   });
 
   test("one written by a newer version is refused", async () => {
@@ -125,7 +125,7 @@ describe("a file of SQLite", () => {
     const file = new Sqlite(url.replace("sqlite://", ""));
     file.run("INSERT INTO schema_steps (step) VALUES (99)");
     file.close();
-    expect(openStore(url, options)).rejects.toThrow("the database was written by a newer version of llmgw");
+    await expect(openStore(url, options)).rejects.toThrow("the database was written by a newer version of llmgw");
     expect(await kindOf(openStore(url, options))).toBe("newer");
   });
 
