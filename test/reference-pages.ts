@@ -5,6 +5,8 @@ import { CHECKS } from "../src/doctor/checks.ts";
 import { AgentConfig } from "../src/domain/agent-config.ts";
 import { DoctorReport, Group } from "../src/domain/finding.ts";
 import { Inventory } from "../src/domain/inventory.ts";
+import { METRICS } from "../src/domain/metrics.ts";
+import { ServerConfig } from "../src/domain/server-config.ts";
 import { renderSchemaPage } from "../src/lib/schema-doc.ts";
 import { MachineFile } from "../src/platform/machine-file.ts";
 
@@ -60,6 +62,27 @@ doctor:
       until: 2027-06-30
 \`\`\``;
 
+/** docs/reference/metrics.md, from the table of metrics. */
+function metricsPage(): string {
+  const titles = { both: "On agent and server", agent: "On agents only", server: "On the server only" } as const;
+  const sections = (["both", "agent", "server"] as const).map((where) => {
+    const rows = Object.values(METRICS[where]).map(
+      ({ name, type, labels, help }) => `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\``).join(", ")} | ${help} |`,
+    );
+    return [`## ${titles[where]}`, ["| metric | type | labels | what it is |", "| --- | --- | --- | --- |", ...rows].join("\n")].join(
+      "\n\n",
+    );
+  });
+  return `${[METRICS_INTRO, ...sections].join("\n\n")}\n`;
+}
+
+const METRICS_INTRO = `# Metrics
+
+Prometheus' text format at \`/metrics\`. On the server (port 8400) a scrape needs a viewer's token, as everything else there does; make one with
+\`llmgw ctl operator create prometheus --role viewer\` and give it as \`authorization: { credentials_file: … }\`. Agents answer on
+\`127.0.0.1:8401\` without one, unless \`metrics_listen\` in agent.yaml says otherwise. What is not known is no sample, never 0. The server knows
+devices by \`uuid\` and leaves \`device\` and \`class\` empty. Made from the table in \`src/domain/metrics.ts\`.`;
+
 export const REFERENCE_FOLDER = join(import.meta.dir, "../docs/reference");
 
 /** File name to text. */
@@ -85,6 +108,22 @@ export function referencePages(): ReadonlyMap<string, string> {
         ].join("\n"),
       }),
     ],
+    [
+      "server-yaml.md",
+      renderSchemaPage(ServerConfig, {
+        title: "server.yaml",
+        intro:
+          "The configuration of the control plane, at `/etc/llmgw/server.yaml`. Every key may be left out, and so may the file; flags of `llmgw server` win. Made from the schema in `src/domain/server-config.ts`.",
+        outro: [
+          "```yaml",
+          "listen: 0.0.0.0:8400",
+          "advertise: https://llmgw.example:8400",
+          "database: postgres://llmgw@db.example/llmgw",
+          "```",
+        ].join("\n"),
+      }),
+    ],
+    ["metrics.md", metricsPage()],
     [
       "machine-yaml.md",
       renderSchemaPage(MachineFile, {

@@ -11,6 +11,7 @@ export const DeviceLoad = v.object({
   utilization_pct: v.optional(Count),
   temperature_c: v.optional(v.number()),
   power_w: v.optional(v.number()),
+  ecc_uncorrectable: v.optional(v.pipe(Count, v.description("Uncorrectable memory errors since the driver's last reset of the card"))),
 });
 export type DeviceLoad = v.InferOutput<typeof DeviceLoad>;
 

@@ -4,6 +4,7 @@ import { API_PREFIX } from "../protocol/api.ts";
 import { accessRoutes } from "./access-routes.ts";
 import type { Identity } from "./auth.ts";
 import { join } from "./joining.ts";
+import { serverMetrics } from "./metrics.ts";
 import { nodeRoutes } from "./node-routes.ts";
 import { ApiRefusal, limited, refusalOf, refusalResponse } from "./refusals.ts";
 import type { ApiOptions, Route } from "./route.ts";
@@ -48,7 +49,7 @@ async function answer(
       return ready(options);
     case "/metrics":
       await operatorFor(options, request, remote, "viewer");
-      return new Response(await options.metrics(), { headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" } });
+      return new Response(await serverMetrics(options), { headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" } });
     case `${API_PREFIX}/join`:
       if (request.method !== "POST") throw wrongMethod(request.method, ["POST"]);
       return Response.json(await join(options, request, remote));

@@ -54,17 +54,16 @@ export function nodeRoutes(options: ApiOptions): readonly Route[] {
       method: "GET",
       path: "/status",
       role: "viewer",
-      run: async () =>
-        statusOf({
-          nodes: await views(),
-          server: {
-            version: options.version,
-            cluster_id: await store.clusterId(),
-            started_at: timeOf(options.listeningSinceMs),
-            now: timeOf(clock.nowMs()),
-            store: store.label,
-          },
-        }),
+      run: async () => ({
+        server: {
+          version: options.version,
+          cluster_id: await store.clusterId(),
+          started_at: timeOf(options.listeningSinceMs),
+          now: timeOf(clock.nowMs()),
+          store: store.label,
+        },
+        ...statusOf(await views()),
+      }),
     },
     {
       method: "GET",

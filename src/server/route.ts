@@ -21,7 +21,6 @@ export interface ApiOptions {
   readonly random: (bytes: number) => Uint8Array;
   /** Where nodes are to join, for whoever sent this request. */
   readonly joinAt: (request: Request) => { readonly server: string; readonly fingerprint: string | undefined };
-  readonly metrics: () => string | Promise<string>;
   readonly stopping: () => boolean;
 }
 

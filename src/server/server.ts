@@ -249,7 +249,6 @@ function listen(options: ServerOptions, store: Store, tls: TlsFiles | undefined,
     listeningSinceMs,
     random,
     joinAt: (request) => ({ server: joinUrl(settings, request, port), fingerprint: tls?.fingerprint }),
-    metrics: () => "",
     stopping: () => stopping,
   });
   const server = bind(settings, () =>

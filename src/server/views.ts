@@ -56,12 +56,8 @@ function later(one: number | undefined, other: number | undefined): number | und
   return Math.max(one, other);
 }
 
-export interface StatusOptions {
-  readonly server: Status["server"];
-  readonly nodes: readonly NodeView[];
-}
-
-export function statusOf({ server, nodes }: StatusOptions): Status {
+/** Everything of a status but what it says of the server itself. */
+export function statusOf(nodes: readonly NodeView[]): Omit<Status, "server"> {
   const states = { ready: 0, late: 0, lost: 0, cordoned: 0, draining: 0 };
   for (const node of nodes) states[node.state]++;
   const there = nodes.filter((node) => node.state !== "lost");
@@ -76,7 +72,6 @@ export function statusOf({ server, nodes }: StatusOptions): Status {
   }
   const fabrics = fabricViews(there);
   return {
-    server,
     nodes: states,
     devices: [...devices].toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([name, counts]) => ({ class: name, ...counts })),
     problems,

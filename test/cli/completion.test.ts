@@ -44,7 +44,18 @@ describe.skipIf(bash === null)("bash", () => {
 
   test("offers the commands and the flags of every command at the top", async () => {
     const words = await offered([""]);
-    expect(words).toEqual(["inventory", "doctor", "agent", "completion", "--machine", "--log-level", "--no-color", "--help", "--version"]);
+    expect(words).toEqual([
+      "inventory",
+      "doctor",
+      "agent",
+      "server",
+      "completion",
+      "--machine",
+      "--log-level",
+      "--no-color",
+      "--help",
+      "--version",
+    ]);
   });
 
   test("offers what stands below a group", async () => {
@@ -120,7 +131,18 @@ describe.skipIf(zsh === null)("zsh", () => {
 
   test("offers the commands at the top, and what stands below a group", async () => {
     const words = await told([""]);
-    expect(words).toEqual(["inventory", "doctor", "agent", "completion", "--machine", "--log-level", "--no-color", "--help", "--version"]);
+    expect(words).toEqual([
+      "inventory",
+      "doctor",
+      "agent",
+      "server",
+      "completion",
+      "--machine",
+      "--log-level",
+      "--no-color",
+      "--help",
+      "--version",
+    ]);
     expect(await told(["agent", ""])).toContain("inventory");
     expect(await told(["agent", ""])).not.toContain("completion");
     expect(await told(["completion", ""])).toContain("zsh");
@@ -165,5 +187,7 @@ test.skipIf(fish === null)("fish takes the script without a complaint and comple
 
 test("the zsh script is found by compinit, the fish script names each command", async () => {
   expect(await script("zsh")).toStartWith("#compdef llmgw\n");
-  expect(await script("fish")).toContain("complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent completion'");
+  expect(await script("fish")).toContain(
+    "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent server completion'",
+  );
 });

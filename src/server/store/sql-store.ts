@@ -89,6 +89,7 @@ class SqlStore implements Store {
   readonly kind: "sqlite" | "postgres";
   private readonly database: Database;
   private readonly options: OpenStoreOptions;
+  private readonly counts = { transactions: 0, failures: 0, seconds: 0 };
 
   constructor(database: Database, options: OpenStoreOptions) {
     this.database = database;
@@ -258,12 +259,25 @@ class SqlStore implements Store {
     return this.options.takeFile(path);
   }
 
+  figures() {
+    return { ...this.counts };
+  }
+
   close(): Promise<void> {
     return this.database.close();
   }
 
-  private run<T>(work: (sql: TransactionSQL) => Promise<T>): Promise<T> {
-    return this.database.transaction(work);
+  private async run<T>(work: (sql: TransactionSQL) => Promise<T>): Promise<T> {
+    const fromMs = performance.now();
+    this.counts.transactions++;
+    try {
+      return await this.database.transaction(work);
+    } catch (error) {
+      this.counts.failures++;
+      throw error;
+    } finally {
+      this.counts.seconds += (performance.now() - fromMs) / 1000;
+    }
   }
 }
 

@@ -146,7 +146,17 @@ export interface Store {
    * (`UserError`).
    */
   backup(): Promise<Uint8Array>;
+  /** Since it was opened. */
+  figures(): StoreFigures;
   close(): Promise<void>;
+}
+
+/** For metrics; they only rise. */
+export interface StoreFigures {
+  readonly transactions: number;
+  readonly failures: number;
+  /** Waiting for their turn included. */
+  readonly seconds: number;
 }
 
 export type StoreErrorKind = "unreachable" | "full" | "newer" | "damaged" | "failed";
