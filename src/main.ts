@@ -35,6 +35,7 @@ async function main(): Promise<number> {
     stderr: openOutput(2, () => undefined),
     now: () => new Date(),
     signal: stop.signal,
+    selfCommand: ownStart(),
     root: process.getuid?.() === 0,
     onReload: (run) => {
       reloads.add(run);

@@ -1,4 +1,5 @@
 /** The command line inside the test's own process: words in, what it wrote and its exit code out. */
+import { join } from "node:path";
 import { runCli } from "../../src/cli/run.ts";
 import { openMachine } from "../../src/platform/machine.ts";
 import type { Runner } from "../../src/platform/runner.ts";
@@ -48,6 +49,7 @@ export async function runLlmgw(words: readonly string[], options: RunOptions = {
     }),
     now: () => new Date("2026-11-30T12:00:00Z"),
     signal: options.signal ?? new AbortController().signal,
+    selfCommand: [process.execPath, join(import.meta.dir, "../../src/main.ts")],
     root: options.root ?? false,
     onReload: (run) => {
       options.onReload?.(run);
