@@ -29,8 +29,8 @@ export interface AgentOptions {
   readonly loadRunner?: Runner;
   /** The recorded machine that stands for the hardware. */
   readonly machine?: string | undefined;
-  /** Wins over the configured token file. */
-  readonly token?: string | undefined;
+  /** Gives the join token when it is needed; wins over the configured token file. */
+  readonly token?: (() => Promise<string | undefined>) | undefined;
   /** `off`: none. */
   readonly metricsListen: string;
   readonly clock: Clock;
@@ -206,7 +206,8 @@ function serverPlace(
 }
 
 async function joinToken({ token, config }: AgentOptions): Promise<string | undefined> {
-  if (token !== undefined) return token.trim();
+  const given = (await token?.())?.trim();
+  if (given !== undefined && given !== "") return given;
   if (config.token_file === undefined) return undefined;
   try {
     const text = (await readWholeFile(config.token_file))?.trim();

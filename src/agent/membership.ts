@@ -36,8 +36,11 @@ export interface MembershipOptions {
 export function createMembership(options: MembershipOptions): Membership {
   const { store, server, nodeId, streams, random, log } = options;
   let file = options.known;
-  /** A token that a joined node was started with is for the day on which its credential stops counting, and is tried once. */
-  let tokenLeft = true;
+  /**
+   * A node that was removed and is started with the line of a new token is to join again. One that is removed while it runs stays out, so a
+   * token counts until the first connection and no longer.
+   */
+  let mayJoinAnew = true;
 
   const joinNow = async (anew: boolean, signal: AbortSignal | undefined): Promise<CredentialFile> => {
     const token = await options.token();
@@ -64,6 +67,7 @@ export function createMembership(options: MembershipOptions): Membership {
       const { next_credential: next } = current;
       try {
         const connection = await streams.open(next ?? current.credential, events, signal);
+        mayJoinAnew = false;
         if (next !== undefined) {
           await write({ ...withoutNext(current), credential: next });
           log.info("credential replaced", { node: nodeId });
@@ -75,9 +79,8 @@ export function createMembership(options: MembershipOptions): Membership {
           await write(withoutNext(current));
           throw new Error("the new credential does not count, so the old one is used again");
         }
-        // Removed from the cluster, and started with the line that a new token gave: that line is meant.
-        if (!tokenLeft || (await options.token()) === undefined) throw error;
-        tokenLeft = false;
+        if (!mayJoinAnew || (await options.token()) === undefined) throw error;
+        mayJoinAnew = false;
         file = await joinNow(true, signal);
         return streams.open(file.credential, events, signal);
       }

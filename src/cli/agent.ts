@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import { type RunningAgent, startAgent } from "../agent/agent.ts";
 import { type AgentFlags, readAgentConfig } from "../agent/config.ts";
 import { AGENT_CONFIG_PATH } from "../domain/agent-config.ts";
-import { defaultStateDir, machineStateDir } from "../domain/state-dir.ts";
+import { defaultStateDir, machineStateDir, noStateDir } from "../domain/state-dir.ts";
 import { systemClock } from "../lib/clock.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Runner } from "../platform/runner.ts";
@@ -65,7 +65,7 @@ export const agentCommand = (subcommands: Readonly<Record<string, Listed>>) =>
         runner,
         loadRunner: library.runner,
         machine,
-        token: args.token ?? nonEmpty(ctx.env.LLMGW_TOKEN),
+        token: async () => args.token ?? nonEmpty(ctx.env.LLMGW_TOKEN),
         metricsListen: config.metrics_listen ?? (machine === undefined ? METRICS_LISTEN : "off"),
         clock: systemClock,
         chance: Math.random,
@@ -101,11 +101,7 @@ export function machineOf(ctx: Pick<Context, "machines">, runner: Runner): strin
 function usualStateDir(ctx: Context, machine: string | undefined): string {
   const folder = machine === undefined ? defaultStateDir("agent", ctx) : machineStateDir(machine, ctx);
   if (folder !== undefined) return folder;
-  throw new UserError({
-    what: "there is no state folder",
-    why: "this user has no home, and neither --state nor state_dir names one",
-    fix: "give one with --state DIR",
-  });
+  throw noStateDir();
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

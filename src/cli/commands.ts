@@ -21,6 +21,10 @@ export const root: Command = defineGroup({
       summary: "what runs on every GPU node",
       load: async () => (await import("./agent.ts")).agentCommand({ inventory: INVENTORY, doctor: DOCTOR }),
     },
+    up: {
+      summary: "all of it on one machine: server and agent in one process",
+      load: async () => (await import("./up.ts")).up,
+    },
     server: {
       summary: "control plane: nodes join it, and llmgw ctl steers it",
       load: async () => (await import("./server.ts")).server,

@@ -1,5 +1,7 @@
 /** Where each program keeps what must survive, unless told otherwise. Pure. */
 
+import { UserError } from "../lib/user-error.ts";
+
 export type Role = "agent" | "server" | "up";
 
 export interface WhoRuns {
@@ -21,6 +23,14 @@ export function defaultStateDir(role: Role, who: WhoRuns): string | undefined {
 export function machineStateDir(machine: string, who: WhoRuns): string | undefined {
   const base = stateBase(who);
   return base === undefined ? undefined : `${base}/machines/${machine}/agent`;
+}
+
+export function noStateDir(): UserError {
+  return new UserError({
+    what: "there is no state folder",
+    why: "this user has no home, and neither --state nor state_dir names one",
+    fix: "give one with --state DIR",
+  });
 }
 
 function stateBase({ env, root }: WhoRuns): string | undefined {

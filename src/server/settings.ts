@@ -1,6 +1,7 @@
 /** From server.yaml and flags to what a server runs with: flags win, then the file, then the defaults. Pure. */
 import { SILENCE, type Silence } from "../domain/node.ts";
 import type { ServerConfig } from "../domain/server-config.ts";
+import { noStateDir } from "../domain/state-dir.ts";
 import { UserError } from "../lib/user-error.ts";
 
 export interface ServerFlags {
@@ -33,19 +34,12 @@ export interface Defaults {
   readonly listen: string;
   /** `undefined` when this user has no place of their own. */
   readonly stateDir: string | undefined;
-  readonly hasDatabase?: string | undefined;
 }
 
 export function serverSettings(config: ServerConfig, flags: ServerFlags, defaults: Defaults): ServerSettings {
   const { host, port } = parseListen(flags.listen ?? config.listen ?? defaults.listen);
   const stateDir = flags.stateDir ?? config.state_dir ?? defaults.stateDir;
-  if (stateDir === undefined) {
-    throw new UserError({
-      what: "there is no state folder",
-      why: "this user has no home, and neither --state nor state_dir names one",
-      fix: "give one with --state DIR",
-    });
-  }
+  if (stateDir === undefined) throw noStateDir();
   const lateMs = (config.nodes?.late_after_s ?? SILENCE.lateMs / 1000) * 1000;
   const lostMs = (config.nodes?.lost_after_s ?? SILENCE.lostMs / 1000) * 1000;
   if (lostMs < lateMs) {

@@ -48,6 +48,7 @@ describe.skipIf(bash === null)("bash", () => {
       "inventory",
       "doctor",
       "agent",
+      "up",
       "server",
       "completion",
       "--machine",
@@ -135,6 +136,7 @@ describe.skipIf(zsh === null)("zsh", () => {
       "inventory",
       "doctor",
       "agent",
+      "up",
       "server",
       "completion",
       "--machine",
@@ -188,6 +190,6 @@ test.skipIf(fish === null)("fish takes the script without a complaint and comple
 test("the zsh script is found by compinit, the fish script names each command", async () => {
   expect(await script("zsh")).toStartWith("#compdef llmgw\n");
   expect(await script("fish")).toContain(
-    "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent server completion'",
+    "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent up server completion'",
   );
 });
