@@ -89,6 +89,7 @@ class SqlStore implements Store {
   readonly kind: "sqlite" | "postgres";
   private readonly database: Database;
   private readonly options: OpenStoreOptions;
+  private readonly summaries = new Summaries();
   private readonly counts = { transactions: 0, failures: 0, seconds: 0 };
 
   constructor(database: Database, options: OpenStoreOptions) {
@@ -108,11 +109,11 @@ class SqlStore implements Store {
   }
 
   async nodes(): Promise<readonly NodeRow[]> {
-    return this.run((sql) => readNodes(sql));
+    return this.run((sql) => readNodes(sql, this.summaries));
   }
 
   async node(nodeId: string): Promise<NodeRow | undefined> {
-    const [row] = await this.run((sql) => readNodes(sql, nodeId));
+    const [row] = await this.run((sql) => readNodes(sql, this.summaries, nodeId));
     return row;
   }
 
@@ -284,7 +285,7 @@ class SqlStore implements Store {
 /** Any number, another one than that of the migrations. */
 const EVENT_LOCK = 8_400_002;
 
-async function readNodes(sql: TransactionSQL, nodeId?: string): Promise<readonly NodeRow[]> {
+async function readNodes(sql: TransactionSQL, summaries: Summaries, nodeId?: string): Promise<readonly NodeRow[]> {
   const columns = sql`node_id, joined_ms, last_seen_ms, cordoned, cordon_reason, draining, hostname, mgmt_addr, agent_version, machine`;
   const nodes =
     nodeId === undefined
@@ -295,19 +296,47 @@ async function readNodes(sql: TransactionSQL, nodeId?: string): Promise<readonly
       ? await sql`SELECT node_id, part, revision, hash, summary FROM reports`
       : await sql`SELECT node_id, part, revision, hash, summary FROM reports WHERE node_id = ${nodeId}`;
   const byNode = Map.groupBy(v.parse(v.array(ReportColumns), reports), (report) => report.node_id);
-  return v.parse(v.array(NodeColumns), nodes).map((node) => rowOf(node, byNode.get(node.node_id) ?? []));
+  const rows = v.parse(v.array(NodeColumns), nodes).map((node) => rowOf(node, byNode.get(node.node_id) ?? [], summaries));
+  if (nodeId === undefined) summaries.keep(byNode);
+  return rows;
 }
 
-function rowOf(node: v.InferOutput<typeof NodeColumns>, reports: readonly v.InferOutput<typeof ReportColumns>[]): NodeRow {
-  const summaryOf = (part: Part): unknown => {
-    const text = reports.find((report) => report.part === part)?.summary ?? undefined;
-    return text === undefined ? undefined : JSON.parse(text);
-  };
+/**
+ * Summaries that were read before, by node and part, with the text that they were read from: lists of a thousand nodes read a thousand of
+ * them, and few have changed since.
+ */
+class Summaries {
+  private readonly known = new Map<string, { readonly text: string; readonly value: unknown }>();
+
+  /** The value of that text, checked against its schema once. */
+  read<T>(nodeId: string, part: Part, schema: v.GenericSchema<unknown, T>, text: string | undefined): T | undefined {
+    if (text === undefined) return undefined;
+    const key = `${nodeId} ${part}`;
+    const before = this.known.get(key);
+    // The same part is always read with the same schema, so the value is one of it.
+    if (before?.text === text) return before.value as T;
+    const value = v.parse(schema, JSON.parse(text));
+    this.known.set(key, { text, value });
+    return value;
+  }
+
+  /** Forgets nodes that are gone. */
+  keep(nodes: ReadonlyMap<string, unknown>): void {
+    for (const key of this.known.keys()) if (!nodes.has(key.slice(0, key.lastIndexOf(" ")))) this.known.delete(key);
+  }
+}
+
+function rowOf(
+  node: v.InferOutput<typeof NodeColumns>,
+  reports: readonly v.InferOutput<typeof ReportColumns>[],
+  summaries: Summaries,
+): NodeRow {
+  const textOf = (part: Part): string | undefined => reports.find((report) => report.part === part)?.summary ?? undefined;
   const have: Have = Object.fromEntries(reports.map(({ part, revision, hash }) => [part, { revision, hash }]));
   return {
     ...node,
-    summary: v.parse(v.optional(InventorySummary), summaryOf("inventory")),
-    problems: v.parse(v.optional(ProblemCounts), summaryOf("findings")),
+    summary: summaries.read(node.node_id, "inventory", InventorySummary, textOf("inventory")),
+    problems: summaries.read(node.node_id, "findings", ProblemCounts, textOf("findings")),
     have,
   };
 }
