@@ -1,12 +1,13 @@
 /**
- * Looks at the node again and again: at the load every few seconds, at everything else every minute. One look at a time, each whole; what a
- * look could not find out is in the report that it makes, and one that fails altogether is told and tried again.
+ * Looks at the node again and again: at the load every few seconds, at everything else every two minutes, and at once when the load shows
+ * that the devices have changed, or when a problem was seen for the first time. One look at a time, each whole; what a look could not find
+ * out is in the report that it makes, and one that fails altogether is told and tried again.
  */
-import { type DiscoverOptions, discover } from "../discovery/discover.ts";
+import { type DiscoverOptions, type Discovery, discoverWithSources } from "../discovery/discover.ts";
 import { discoverLoad } from "../discovery/load.ts";
 import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
-import { type CollectOptions, collectFacts } from "../doctor/collect.ts";
+import { type CollectOptions, collectBeside, collectFacts } from "../doctor/collect.ts";
 import { activeFindings, type DebounceState, debounce } from "../doctor/debounce.ts";
 import { type AgentConfig, waiversOf } from "../domain/agent-config.ts";
 import { type DoctorReport, type Finding, reportOf } from "../domain/finding.ts";
@@ -15,6 +16,7 @@ import { type LoadSample, lastingPart } from "../domain/load-sample.ts";
 import type { Cancel, Clock } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 import { messageOf } from "../lib/user-error.ts";
+import { cpuSeconds } from "../platform/own-process.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 
 /** How discovery looks, as agent.yaml says at this moment. */
@@ -53,7 +55,9 @@ export interface Watch {
 
 /** nvidia-smi takes a second or more of the host for each call: where only it answers, the load is looked at less often. */
 const LOAD_EVERY_MS = { library: 10_000, text: 30_000 };
-const EVERY_MS = 60_000;
+const EVERY_MS = 120_000;
+/** A problem that was seen once is looked at again so soon: it counts when it is seen twice. */
+const AGAIN_MS = 20_000;
 
 export function startWatch(options: WatchOptions): Watch {
   const watch = new NodeWatch(options);
@@ -71,6 +75,10 @@ class NodeWatch implements Watch {
   private nextMs = 0;
   private timer: Cancel = () => undefined;
   private working: Promise<void> | undefined;
+  /** What the look at the inventory found, for the look at health that follows it. */
+  private shared: Discovery | undefined;
+  /** Devices of a load that differed from the inventory and have been looked into. */
+  private changed: string | undefined;
   /** What failed last, by look: told on change. */
   private readonly failing = new Map<string, string>();
 
@@ -123,8 +131,10 @@ class NodeWatch implements Watch {
     const { clock } = this.options;
     if (clock.nowMs() >= this.nextMs) {
       this.nextMs = clock.nowMs() + (this.options.everyMs ?? EVERY_MS);
+      this.shared = undefined;
       await this.look("inventory", () => this.lookAtInventory());
       await this.look("doctor", () => this.lookAtHealth());
+      if (this.unsettled()) this.nextMs = Math.min(this.nextMs, clock.nowMs() + AGAIN_MS);
     }
     if (clock.nowMs() >= this.nextLoadMs) {
       this.nextLoadMs = clock.nowMs() + (this.options.loadEveryMs ?? (this.hasLibrary() ? LOAD_EVERY_MS.library : LOAD_EVERY_MS.text));
@@ -136,11 +146,19 @@ class NodeWatch implements Watch {
     return this.seen.inventory?.source === "nvml";
   }
 
+  /** Whether some problem was seen, or missed, and does not count so yet. */
+  private unsettled(): boolean {
+    return [...this.tracked.values()].some((one) => !one.active || one.missed > 0);
+  }
+
   private async look(what: string, run: () => Promise<void>): Promise<void> {
     const { log } = this.options;
     if (this.abort.signal.aborted) return;
+    const [fromMs, cpuBefore] = [performance.now(), cpuSeconds()];
     try {
       await run();
+      const cpu_ms = Math.round((cpuSeconds() - cpuBefore) * 1000);
+      log.debug("looked", { what, took_ms: Math.round(performance.now() - fromMs), cpu_ms });
       if (this.failing.delete(what)) log.info("looking works again", { what });
     } catch (error) {
       if (this.abort.signal.aborted || (error instanceof RunnerError && error.kind === "aborted")) return;
@@ -152,7 +170,10 @@ class NodeWatch implements Watch {
 
   private async lookAtInventory(): Promise<void> {
     const { runner, onInventory } = this.options;
-    const inventory = await discover(runner, { ...this.plan.discover, signal: this.abort.signal });
+    const found = await discoverWithSources(runner, { ...this.plan.discover, signal: this.abort.signal });
+    const { inventory } = found;
+    // Doctor judges nvidia-smi itself, so what came through the library is not enough for it.
+    if (inventory.source !== "nvml") this.shared = found;
     this.seen = { ...this.seen, inventory };
     onInventory(lastingPart(inventory));
   }
@@ -166,11 +187,24 @@ class NodeWatch implements Watch {
     const load = none ? { at, devices: [] } : await discoverLoad(loadRunner ?? runner, options, at);
     this.seen = { ...this.seen, load };
     onLoad(load);
+    // A card that is gone, an instance that was carved: not to be found out two minutes later.
+    const before = this.seen.inventory?.gpus
+      .map((gpu) => gpu.uuid)
+      .toSorted()
+      .join();
+    const now = load.devices
+      .map((device) => device.uuid)
+      .toSorted()
+      .join();
+    if (before !== undefined && now !== before && now !== this.changed) {
+      this.changed = now;
+      this.nextMs = clock.nowMs();
+    }
   }
 
   private async lookAtHealth(): Promise<void> {
     const { clock, onFindings } = this.options;
-    const found = await this.judge(this.abort.signal);
+    const found = await this.judge(this.abort.signal, this.shared);
     this.tracked = debounce(this.tracked, found, new Date(clock.nowMs()).toISOString());
     // Time and ok findings change nothing for anyone: an unchanged node sends nothing.
     const beside = found.filter((finding) => finding.result === "waived" || finding.result === "unknown");
@@ -179,11 +213,12 @@ class NodeWatch implements Watch {
     onFindings(findings);
   }
 
-  private async judge(signal: AbortSignal): Promise<readonly Finding[]> {
+  private async judge(signal: AbortSignal, shared?: Discovery): Promise<readonly Finding[]> {
     const { runner } = this.options;
     const { config, discover: plan } = this.plan;
     const collect: CollectOptions = { discover: { ...plan, signal }, config, warnings: [] };
-    const facts = await collectFacts(runner, collect);
+    const facts =
+      shared === undefined ? await collectFacts(runner, collect) : await collectBeside(runner, collect, Promise.resolve(shared));
     return runChecks(CHECKS, facts, { waivers: waiversOf(config) });
   }
 }

@@ -97,9 +97,10 @@ async function askRound(runner: Runner, options: NvidiaOptions, before: AskedBef
   // It is also loaded only now; what the calls throw meanwhile is thrown when they are awaited below.
   asked.catch(() => undefined);
   const { parseQuery } = await import("./nvidia-smi/query.ts");
-  const warming = warmUp(parseQuery);
+  const warming = warmed ? undefined : warmUp(parseQuery);
+  warmed = true;
   const [list, query, topology] = await asked;
-  warming.stop();
+  warming?.stop();
   if (list.kind === "absent" && query.kind === "absent") return withoutTool(runner);
   const parsedList = list.kind === "answered" ? parseList(list.result.stdout) : undefined;
   const usableList =
@@ -147,6 +148,8 @@ export function listedReport(answer: Answer): NvidiaReport | undefined {
 }
 
 const WARM_UP_ROUNDS = 30;
+/** A state of the runtime's compiler, not of ours: an agent that asks every minute has a warm parser from its first round on. */
+let warmed = false;
 
 /** Parses a made-up card again and again, in steps of a millisecond or two, so that an answer is never kept waiting. */
 function warmUp(parse: (text: string) => unknown): { stop(): void } {

@@ -100,6 +100,8 @@ class Tree {
   private readonly name: string;
   private readonly root: string;
   private readonly machine: MachineFile;
+  /** A recording stays as it is while it is replayed, and an agent asks for the same paths every minute. */
+  private readonly resolved = new Map<string, Entry>();
 
   constructor(name: string, root: string, machine: MachineFile) {
     this.name = name;
@@ -152,13 +154,21 @@ class Tree {
 
   private find(path: string): Exclude<Entry, { kind: "missing" | "loop" }> | undefined {
     this.mayRead(path);
-    const entry = this.guard(path, () => resolveEntry(this.root, path));
+    const entry = this.guard(path, () => this.resolve(path));
     if (entry.kind === "loop") throw new RunnerError("io", `${path}: too many links`);
     if (entry.kind === "missing") {
       this.missing(path, entry);
       return undefined;
     }
     this.mayRead(entry.path);
+    return entry;
+  }
+
+  private resolve(path: string): Entry {
+    const known = this.resolved.get(path);
+    if (known !== undefined) return known;
+    const entry = resolveEntry(this.root, path);
+    this.resolved.set(path, entry);
     return entry;
   }
 
@@ -175,7 +185,7 @@ class Tree {
     if (absent.some((gone) => isAtOrBelow(path, gone) || isAtOrBelow(entry.path, gone))) return;
     // A recorded folder is whole, but for "/" and its children, of which only parts are ever recorded.
     const parent = entry.path.slice(0, entry.path.lastIndexOf("/"));
-    if (parent.lastIndexOf("/") > 0 && resolveEntry(this.root, parent).kind === "directory") return;
+    if (parent.lastIndexOf("/") > 0 && this.resolve(parent).kind === "directory") return;
     throw unrecorded(this.name, `the path ${path}`);
   }
 

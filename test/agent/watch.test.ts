@@ -67,15 +67,15 @@ async function bench(
   };
 }
 
-test("a node is looked at at once, its load every 10 s through the library, everything else every minute", async () => {
+test("a node is looked at at once, its load every 10 s through the library, everything else every two minutes", async () => {
   const { clock, inventories, loads, findings, more } = await bench("a100-mig-mixed");
   const start = clock.nowMs();
   await more(loads, 1);
   expect([inventories.length, findings.length, clock.nowMs() - start]).toEqual([1, 1, 0]);
   expect(loads[0]?.devices.length).toBe(inventories[0]?.gpus.length);
   await more(inventories, 1);
-  expect(clock.nowMs() - start).toBe(60_000);
-  expect([6, 7]).toContain(loads.length);
+  expect(clock.nowMs() - start).toBe(120_000);
+  expect([12, 13]).toContain(loads.length);
 });
 
 test("without the library the load is looked at every 30 s, since each call of nvidia-smi costs the host a second", async () => {
@@ -128,6 +128,30 @@ test("a problem counts when it was seen twice, with the time at which it was fir
   const problems = findings[1]?.filter((finding) => finding.result === "problem") ?? [];
   expect(problems.length).toBeGreaterThan(0);
   expect(problems.every((finding) => finding.since === start && finding.ms === 0)).toBe(true);
+});
+
+test("a problem that was seen once is looked at again within 20 s, and a node without problems is not", async () => {
+  const { clock, findings, more } = await bench("thermal-power-brake");
+  const start = clock.nowMs();
+  await more(findings, 2);
+  expect(clock.nowMs() - start).toBe(20_000);
+  await more(findings, 1);
+  expect(clock.nowMs() - start).toBe(140_000);
+});
+
+test("devices that change are looked into with the next load, once", async () => {
+  const recorded = await openMachine("h100-card-lost", { waits: "skip" });
+  const before = await openMachine("h100-nvswitch-8", { waits: "skip" });
+  let lost = false;
+  const { clock, inventories, more } = await bench("h100-nvswitch-8", () => ({
+    exec: (argv, options) => (lost ? recorded : before).exec(argv, options),
+  }));
+  await more(inventories, 1);
+  const start = clock.nowMs();
+  lost = true;
+  await more(inventories, 1);
+  expect(clock.nowMs() - start).toBeLessThanOrEqual(30_000);
+  expect(inventories[1]?.gpus.length).toBeLessThan(8);
 });
 
 test("asked by the server, doctor says all that it finds now, ok ones too", async () => {
