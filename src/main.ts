@@ -36,6 +36,7 @@ async function main(): Promise<number> {
     now: () => new Date(),
     signal: stop.signal,
     ask: askLine,
+    selfCommand: ownStart(),
     root: process.getuid?.() === 0,
     onReload: (run) => {
       reloads.add(run);

@@ -3,11 +3,11 @@ import { expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as v from "valibot";
-import { reportOf } from "../src/cli/doctor.ts";
+
 import { renderDoctor } from "../src/cli/render-doctor.ts";
 import { renderInventory } from "../src/cli/render-inventory.ts";
 import { migModes } from "../src/doctor/cards.ts";
-import { DoctorReport } from "../src/domain/finding.ts";
+import { DoctorReport, reportOf } from "../src/domain/finding.ts";
 import { Inventory } from "../src/domain/inventory.ts";
 import { findingsOf, inventoryOf } from "./support/machines.ts";
 

@@ -6,18 +6,20 @@ const INVENTORY: Listed = {
   load: async () => (await import("./inventory.ts")).inventory,
 };
 
+const DOCTOR: Listed = {
+  summary: "what keeps this node from serving, and what to do about it",
+  load: async () => (await import("./doctor.ts")).doctor,
+};
+
 export const root: Command = defineGroup({
   name: "llmgw",
   summary: "llmgw serves large language models from bare-metal GPU nodes.",
   subcommands: {
     inventory: INVENTORY,
-    doctor: {
-      summary: "what keeps this node from serving, and what to do about it",
-      load: async () => (await import("./doctor.ts")).doctor,
-    },
+    doctor: DOCTOR,
     agent: {
       summary: "what runs on every GPU node",
-      load: async () => defineGroup({ name: "agent", summary: "What runs on every GPU node.", subcommands: { inventory: INVENTORY } }),
+      load: async () => (await import("./agent.ts")).agentCommand({ inventory: INVENTORY, doctor: DOCTOR }),
     },
     server: {
       summary: "control plane: nodes join it, and llmgw ctl steers it",

@@ -27,6 +27,8 @@ export interface Context {
   view(): View;
   /** Aborted by the first interrupt. */
   readonly signal: AbortSignal;
+  /** How this program starts itself. */
+  readonly selfCommand: readonly string[];
   /** Whether this process is root's. */
   readonly root: boolean;
   /** Calls `run` whenever the configuration is to be read again (SIGHUP), until taken back. */

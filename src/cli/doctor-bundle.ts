@@ -3,18 +3,19 @@
  * hold the replaced names, and whoever opens the bundle sees the same.
  */
 import { resolve } from "node:path";
+import { REPLAYED_MODEL_DIRS } from "../discovery/options.ts";
 import { migModes } from "../doctor/cards.ts";
 import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
-import { collectFacts } from "../doctor/collect.ts";
+import { collectFacts, collectOptions } from "../doctor/collect.ts";
 import { withExcerpts } from "../doctor/collect-driver.ts";
+import { waiversOf } from "../domain/agent-config.ts";
+import { reportOf } from "../domain/finding.ts";
 import { createBundle, discardRecording, recordForBundle } from "../platform/bundle.ts";
 import { openMachine } from "../platform/machine.ts";
 import { createRecorder } from "../platform/recorder.ts";
 import type { Answer } from "./command.ts";
 import type { Context } from "./context.ts";
-import { collectOptions, reportOf } from "./doctor.ts";
-import { REPLAYED_MODEL_DIRS } from "./inventory-options.ts";
 import { renderDoctor } from "./render-doctor.ts";
 import { versionLine } from "./version.ts";
 
@@ -33,7 +34,7 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
     machine = recordForBundle(file, recorder, { about, raw: false, users, hostnames });
     const recorded = await openMachine(machine, { waits: "skip" });
     const facts = await collectFacts(recorded, await collectOptions(recorded, {}));
-    const findings = runChecks(CHECKS, facts, { waivers: facts.config.doctor?.waive });
+    const findings = runChecks(CHECKS, facts, { waivers: waiversOf(facts.config) });
     const bundle = createBundle(file, machine, {
       "version.txt": `${versionLine()}\n`,
       "findings.json": `${JSON.stringify(reportOf(findings), undefined, 2)}\n`,

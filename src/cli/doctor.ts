@@ -3,14 +3,13 @@
 import { migModes } from "../doctor/cards.ts";
 import { type Check, runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
-import { type CollectOptions, collectFacts } from "../doctor/collect.ts";
+import { collectFacts, collectOptions } from "../doctor/collect.ts";
 import type { Facts } from "../doctor/facts.ts";
-import { atLeast, type DoctorReport, type Finding, type Severity, worstProblem } from "../domain/finding.ts";
+import { waiversOf } from "../domain/agent-config.ts";
+import { atLeast, type Finding, reportOf, type Severity, worstProblem } from "../domain/finding.ts";
 import { suggest } from "../lib/suggest.ts";
-import type { Runner } from "../platform/runner.ts";
 import { type Answer, defineCommand, usageError } from "./command.ts";
 import type { Context } from "./context.ts";
-import { discoverOptions } from "./inventory-options.ts";
 import { renderCheckList, renderDoctor, renderExplanation, renderMonitor } from "./render-doctor.ts";
 
 export const doctor = defineCommand({
@@ -53,11 +52,11 @@ export const doctor = defineCommand({
     if (args.bundle !== undefined) return (await import("./doctor-bundle.ts")).bundleAnswer(ctx, args.bundle);
     const [only, skip] = [idsOf(args.only), idsOf(args.skip)];
     const facts = await inspect(ctx);
-    for (const { id } of facts.config.doctor?.waive ?? []) {
+    for (const { id } of waiversOf(facts.config)) {
       if (!CHECKS.some((check) => check.id === id)) ctx.log.warn("a waiver names no check", { id, near: suggest(id, CHECK_IDS) });
     }
     const clock = (): number => performance.now();
-    const findings = runChecks(CHECKS, facts, { only, skip, waivers: facts.config.doctor?.waive, clock });
+    const findings = runChecks(CHECKS, facts, { only, skip, waivers: waiversOf(facts.config), clock });
     if (args.monitor === true) return { data: reportOf(findings), ...renderMonitor(findings) };
     return {
       data: reportOf(findings),
@@ -69,21 +68,10 @@ export const doctor = defineCommand({
 
 const CHECK_IDS = CHECKS.map((check) => check.id);
 
-/** What `--json` prints. */
-export function reportOf(findings: readonly Finding[]): DoctorReport {
-  return { version: 1, findings: [...findings] };
-}
-
 export function exitCodeOf(findings: readonly Finding[], line: Severity, strict: boolean): 0 | 1 {
   const worst = worstProblem(findings);
   if (worst !== undefined && atLeast(worst, line)) return 1;
   return strict && findings.some((finding) => finding.result === "unknown") ? 1 : 0;
-}
-
-/** Where discovery looks, as agent.yaml says. */
-export async function collectOptions(runner: Runner, env: Context["env"], signal?: AbortSignal): Promise<CollectOptions> {
-  const { options, warnings, config } = await discoverOptions(runner, {}, runner.kind === "host" ? env : {});
-  return { discover: { ...options, signal }, config, warnings };
 }
 
 async function inspect(ctx: Context): Promise<Facts> {

@@ -2,13 +2,13 @@
 import { resolve } from "node:path";
 import { type DiscoverOptions, discover, discoverWithSources } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
+import { type ChosenOptions, discoverOptions, REPLAYED_MODEL_DIRS } from "../discovery/options.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
 import type { Recorder } from "../platform/recorder.ts";
 import { type Runner, RunnerError } from "../platform/runner.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
-import { type ChosenOptions, discoverOptions, REPLAYED_MODEL_DIRS } from "./inventory-options.ts";
 
 export const inventory = defineCommand({
   name: "inventory",

@@ -22,6 +22,8 @@ export interface Io {
   readonly signal: AbortSignal;
   /** Opens the host (`undefined`) or a recorded machine by folder or name. */
   readonly openRunner: (machine: string | undefined) => Promise<Runner>;
+  /** How this program starts itself, without its words. */
+  readonly selfCommand: readonly string[];
   /** Whether this process is root's. */
   readonly root: boolean;
   /** Calls `run` whenever the configuration is to be read again (SIGHUP), until taken back. */
@@ -164,6 +166,7 @@ function makeContext(io: Io, flags: GlobalFlags): Context {
     isTTY: io.stdout.isTTY,
     view: () => viewOf(io, flags),
     signal: io.signal,
+    selfCommand: io.selfCommand,
     root: io.root,
     onReload: io.onReload,
     now: io.now,

@@ -8,7 +8,7 @@ import { readWholeFile } from "../platform/state-files.ts";
 import { type RunningServer, startServer } from "../server/server.ts";
 import { serverSettings } from "../server/settings.ts";
 import { defineCommand } from "./command.ts";
-import type { Context } from "./context.ts";
+import { randomBytes, untilStopped } from "./long-running.ts";
 import { VERSION } from "./version.ts";
 
 export const server = defineCommand({
@@ -62,19 +62,6 @@ export const server = defineCommand({
 
 function shown({ url, fingerprint, stateDir }: RunningServer) {
   return { url, fingerprint, state: stateDir };
-}
-
-/** Good chance for secrets. */
-export function randomBytes(bytes: number): Uint8Array {
-  return crypto.getRandomValues(new Uint8Array(bytes));
-}
-
-/** Resolves when the program is told to end. */
-export function untilStopped({ signal }: Context): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }
 
 /** A file that was named must be there; the usual one need not be. */

@@ -164,7 +164,8 @@ function imexWarnings(problem: string | undefined, gpus: readonly Gpu[]): readon
     : [];
 }
 
-function leaveAlone(
+/** Cards that somebody said are not ours, and their instances. */
+export function leaveAlone(
   gpus: readonly Gpu[],
   skip: readonly string[],
 ): { readonly gpus: readonly Gpu[]; readonly skipped: readonly UnusableCard[] } {

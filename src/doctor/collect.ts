@@ -4,6 +4,7 @@
  */
 import { type DiscoverOptions, type Discovery, discoverWithSources, IB_ROOT } from "../discovery/discover.ts";
 import { NO_CARDS } from "../discovery/nvidia.ts";
+import { discoverOptions } from "../discovery/options.ts";
 import { discoverProcNvidia } from "../discovery/pci.ts";
 import type { AgentConfig } from "../domain/agent-config.ts";
 import { type Runner, readText } from "../platform/runner.ts";
@@ -26,6 +27,16 @@ export interface CollectOptions {
   readonly config: AgentConfig;
   /** Of reading agent.yaml; they join the inventory's. */
   readonly warnings: readonly string[];
+}
+
+/** What agent.yaml says of it; `env` is that of this process, and counts on the host only. */
+export async function collectOptions(
+  runner: Runner,
+  env: Readonly<Record<string, string | undefined>>,
+  signal?: AbortSignal,
+): Promise<CollectOptions> {
+  const { options, warnings, config } = await discoverOptions(runner, {}, runner.kind === "host" ? env : {});
+  return { discover: { ...options, signal }, config, warnings };
 }
 
 /** Throws only when the recording does not hold what the inventory asks for, or when told to stop. */

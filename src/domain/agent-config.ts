@@ -114,3 +114,8 @@ export const AgentConfig = v.strictObject({
   doctor: v.optional(v.pipe(DoctorConfig, v.description("How `llmgw doctor` judges this node"))),
 });
 export type AgentConfig = v.InferOutput<typeof AgentConfig>;
+
+/** Those at the top and those under `doctor` count alike. */
+export function waiversOf(config: AgentConfig): readonly Waiver[] {
+  return [...(config.waive ?? []), ...(config.doctor?.waive ?? [])];
+}

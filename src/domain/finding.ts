@@ -77,6 +77,11 @@ export const DoctorReport = v.object({
 });
 export type DoctorReport = v.InferOutput<typeof DoctorReport>;
 
+/** What `doctor --json` prints. */
+export function reportOf(findings: readonly Finding[]): DoctorReport {
+  return { version: 1, findings: [...findings] };
+}
+
 const RANK: Readonly<Record<Severity, number>> = { advise: 1, degrade: 2, block: 3 };
 
 /** Whether `severity` is `line` or worse. */

@@ -111,12 +111,15 @@ test("a tar archive holds long names, links and bytes as they were", async () =>
   expect(readlinkSync(join(folder.path, "link"))).toBe(`../${long}`);
 });
 
-test("a waiver in agent.yaml is shown with its reason and takes the exit code along; one that names no check is told", async () => {
+test.each([
+  ["under doctor", (waive: string) => `doctor: { waive: [${waive}] }\n`],
+  ["at the top", (waive: string) => `waive: [${waive}]\n`],
+])("a waiver in agent.yaml %s is shown with its reason and takes the exit code along; one that names no check is told", async (_, yaml) => {
   using folder = temporaryFolder();
   cpSync(join(import.meta.dir, "../../fakes/machines/nouveau-holds-card"), folder.path, { recursive: true, verbatimSymlinks: true });
   const waive = "{ id: driver-nouveau, subject: gpu *, reason: draws the screen }, { id: driver-nouvau, reason: typo }";
   mkdirSync(join(folder.path, "root/etc/llmgw"), { recursive: true });
-  writeFileSync(join(folder.path, "root/etc/llmgw/agent.yaml"), `doctor: { waive: [${waive}] }\n`);
+  writeFileSync(join(folder.path, "root/etc/llmgw/agent.yaml"), yaml(waive));
   const { exitCode, stdout, stderr } = await doctor("--machine", folder.path);
   expect(exitCode).toBe(0);
   expect(stdout).toContain("waived  driver-nouveau: card 0000:18:00.0 is held by nouveau (waived: draws the screen)");

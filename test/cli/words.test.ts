@@ -179,12 +179,6 @@ const MISTAKES: readonly {
     usage: "llmgw",
   },
   {
-    fact: "a group without a command",
-    words: ["agent"],
-    says: ["no command given", '"llmgw agent" is a group of commands', "give one of those below"],
-    usage: "llmgw agent",
-  },
-  {
     fact: "no words at all",
     words: [],
     says: ["no command given", '"llmgw" is a group of commands', "give one of those below"],
@@ -227,7 +221,7 @@ describe("a mistake in the words exits with 2, says what, why and what to do on 
     test(`${fact}: llmgw ${words.join(" ")}`, async () => {
       const { exitCode, stdout, stderr } = await runLlmgw(words);
       expect(stderr).toStartWith(`${explanation(...says)}\n`);
-      expect(stderr).toMatch(new RegExp(`\\nUsage: ${usage}( (COMMAND|\\[FLAGS\\]|bash.*))?\\n`));
+      expect(stderr).toMatch(new RegExp(`\\nUsage: ${usage}( (COMMAND|\\[COMMAND\\] \\[FLAGS\\]|\\[FLAGS\\]|bash.*))?\\n`));
       expect(stdout).toBe("");
       expect(exitCode).toBe(2);
     });
@@ -259,8 +253,8 @@ describe("help", () => {
   for (const [words, usage] of [
     [["--help"], "Usage: llmgw COMMAND\n"],
     [["-h"], "Usage: llmgw COMMAND\n"],
-    [["agent", "--help"], "Usage: llmgw agent COMMAND\n"],
-    [["--help", "agent"], "Usage: llmgw agent COMMAND\n"],
+    [["agent", "--help"], "Usage: llmgw agent [COMMAND] [FLAGS]\n"],
+    [["--help", "agent"], "Usage: llmgw agent [COMMAND] [FLAGS]\n"],
     [["inventory", "--help"], "Usage: llmgw inventory [FLAGS]\n"],
     [["agent", "inventory", "-h"], "Usage: llmgw agent inventory [FLAGS]\n"],
     [["-h", "agent", "inventory"], "Usage: llmgw agent inventory [FLAGS]\n"],

@@ -1,4 +1,5 @@
 /** The command line inside the test's own process: words in, what it wrote and its exit code out. */
+import { join } from "node:path";
 import { runCli } from "../../src/cli/run.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { openMachine } from "../../src/platform/machine.ts";
@@ -57,6 +58,7 @@ export async function runLlmgw(words: readonly string[], options: RunOptions = {
     ask: async (question) => options.answers?.(question),
     ...(options.clock === undefined ? {} : { clock: options.clock }),
     signal: options.signal ?? new AbortController().signal,
+    selfCommand: [process.execPath, join(import.meta.dir, "../../src/main.ts")],
     root: options.root ?? false,
     onReload: (run) => {
       options.onReload?.(run);

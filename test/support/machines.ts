@@ -1,11 +1,12 @@
 /** Fake machines in tests: their inventory without their waiting times. */
-import { collectOptions } from "../../src/cli/doctor.ts";
-import { discoverOptions } from "../../src/cli/inventory-options.ts";
+
 import { discover } from "../../src/discovery/discover.ts";
+import { discoverOptions } from "../../src/discovery/options.ts";
 import { runChecks } from "../../src/doctor/check.ts";
 import { CHECKS } from "../../src/doctor/checks.ts";
-import { collectFacts } from "../../src/doctor/collect.ts";
+import { collectFacts, collectOptions } from "../../src/doctor/collect.ts";
 import type { Facts } from "../../src/doctor/facts.ts";
+import { waiversOf } from "../../src/domain/agent-config.ts";
 import type { Finding } from "../../src/domain/finding.ts";
 import type { Inventory } from "../../src/domain/inventory.ts";
 import { openMachine } from "../../src/platform/machine.ts";
@@ -27,5 +28,5 @@ export async function factsOf(nameOrFolder: string): Promise<Facts> {
 /** What `llmgw doctor --machine NAME` finds, every check taking no time. */
 export async function findingsOf(nameOrFolder: string): Promise<{ readonly facts: Facts; readonly findings: readonly Finding[] }> {
   const facts = await factsOf(nameOrFolder);
-  return { facts, findings: runChecks(CHECKS, facts, { waivers: facts.config.doctor?.waive }) };
+  return { facts, findings: runChecks(CHECKS, facts, { waivers: waiversOf(facts.config) }) };
 }

@@ -1,9 +1,10 @@
 /** From flags and agent.yaml to what discovery is asked for. Flags win. */
-import type { DiscoverOptions } from "../discovery/discover.ts";
+
 import { AGENT_CONFIG_PATH, AgentConfig } from "../domain/agent-config.ts";
 import { messageOf } from "../lib/user-error.ts";
 import { checkYamlText } from "../lib/yaml-file.ts";
 import { type Runner, RunnerError, readText } from "../platform/runner.ts";
+import type { DiscoverOptions } from "./discover.ts";
 
 export interface InventoryFlags {
   readonly nvidiaSmi?: string | undefined;
@@ -31,6 +32,16 @@ export async function discoverOptions(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<ChosenOptions> {
   const { config, warnings } = await readAgentConfig(runner);
+  return { ...chosenOptions(config, flags, runner.home, env), warnings, config };
+}
+
+/** The same for a configuration that has been read already. Pure. */
+export function chosenOptions(
+  config: AgentConfig,
+  flags: InventoryFlags,
+  home: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Pick<ChosenOptions, "options" | "modelDirsGiven"> {
   const given = flags.modelDirs !== undefined && flags.modelDirs.length > 0 ? flags.modelDirs : config.model_dirs;
   return {
     options: {
@@ -40,13 +51,11 @@ export async function discoverOptions(
       ibRoot: flags.ibRoot ?? config.discovery?.ib_root,
       fabrics: config.fabrics,
       hostname: config.hostname,
-      modelDirs: given ?? usualModelDirs(runner.home, env),
+      modelDirs: given ?? usualModelDirs(home, env),
       skipGpus: config.discovery?.skip_gpus,
       gpus: flags.gpus ?? "all",
     },
-    warnings,
     modelDirsGiven: given !== undefined,
-    config,
   };
 }
 
