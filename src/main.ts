@@ -1,6 +1,6 @@
 /** The program: argv and environment in, exit code out. Everything else is handed what it needs. */
 import { versionLine } from "./cli/version.ts";
-import { openOutput } from "./platform/terminal.ts";
+import { askLine, openOutput } from "./platform/terminal.ts";
 
 /** The reader has gone (`llmgw … | head`): nothing is wrong, and nobody is left to tell. */
 function leaveQuietly(): void {
@@ -35,6 +35,7 @@ async function main(): Promise<number> {
     stderr: openOutput(2, () => undefined),
     now: () => new Date(),
     signal: stop.signal,
+    ask: askLine,
     selfCommand: ownStart(),
     root: process.getuid?.() === 0,
     onReload: (run) => {

@@ -45,12 +45,16 @@ export interface Answer {
   readonly text: string | ((view: View) => string);
   /** 1 when the answer is no; 2 and 3 only for the convention of monitoring agents (`doctor --monitor`). Default 0. */
   readonly exitCode?: 0 | 1 | 2 | 3;
+  /** All of it was printed while the command ran; nothing is at its end. */
+  readonly printed?: boolean;
 }
 
 export interface View {
   readonly color: boolean;
   /** Width of the terminal, `undefined` when there is none: then nothing is shortened. */
   readonly columns: number | undefined;
+  /** Its height, likewise. */
+  readonly rows?: number | undefined;
 }
 
 /** A subcommand as its parent lists it; the module is loaded when it is asked for. */

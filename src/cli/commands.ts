@@ -29,6 +29,10 @@ export const root: Command = defineGroup({
       summary: "control plane: nodes join it, and llmgw ctl steers it",
       load: async () => (await import("./server.ts")).server,
     },
+    ctl: {
+      summary: "steers a cluster: nodes, status, tokens, operators, backup",
+      load: async () => (await import("./ctl/ctl.ts")).ctl,
+    },
     "nvml-probe": {
       summary: "one look through the NVML library, as JSON; what inventory and agent start for themselves",
       hidden: true,

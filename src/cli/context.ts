@@ -1,5 +1,5 @@
 /** What a command is handed. */
-import type { Cancel } from "../lib/clock.ts";
+import type { Cancel, Clock } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 import type { Runner } from "../platform/runner.ts";
 import type { View } from "./command.ts";
@@ -17,6 +17,10 @@ export interface Context {
   runnerOf(machine: string | undefined): Promise<Runner>;
   /** Writes to stdout before the command has ended: what is watched, and what a program says once it runs. */
   print(text: string): void;
+  /** Talks to whoever started the command: a line on stderr. */
+  say(line: string): void;
+  /** Asks and waits for a line; `undefined` when nobody is there to answer, or on an interrupt. */
+  ask(question: string): Promise<string | undefined>;
   /** Whether a person looks at stdout. */
   readonly isTTY: boolean;
   /** Asked anew for each frame: a terminal changes its width. */
@@ -30,6 +34,8 @@ export interface Context {
   /** Calls `run` whenever the configuration is to be read again (SIGHUP), until taken back. */
   readonly onReload: (run: () => void) => Cancel;
   readonly now: () => Date;
+  /** For what waits. */
+  readonly clock: Clock;
 }
 
 export interface Progress {
@@ -42,6 +48,7 @@ export interface Output {
   write(text: string): void;
   readonly isTTY: boolean;
   readonly columns: number | undefined;
+  readonly rows?: number | undefined;
 }
 
 const NOTE_AFTER_MS = 1_000;

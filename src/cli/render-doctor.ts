@@ -13,12 +13,19 @@ export interface DoctorView {
 
 /** Lines without a newline at the end of the last one. */
 export function renderDoctor(inventory: Inventory, findings: readonly Finding[], view: DoctorView): string {
+  return [nodeLine(inventory), "", renderFindings(inventory, findings, view)].join("\n");
+}
+
+/** The same without the line about the node. */
+export function renderFindings(inventory: Pick<Inventory, "gpus"> | undefined, findings: readonly Finding[], view: DoctorView): string {
   const paint = painter(view.color);
   const groups = Group.options.flatMap((group) => {
     const own = findings.filter((finding) => finding.group === group);
-    return own.length === 0 ? [] : groupLines(group, own, group === "mig" ? instanceLines(inventory, view.migModes) : [], paint);
+    return own.length === 0
+      ? []
+      : groupLines(group, own, group === "mig" && inventory !== undefined ? instanceLines(inventory, view.migModes) : [], paint);
   });
-  return [nodeLine(inventory), "", ...groups, "", verdict(findings, paint)].join("\n");
+  return [...groups, "", verdict(findings, paint)].join("\n");
 }
 
 function nodeLine(inventory: Inventory): string {
@@ -152,7 +159,7 @@ function fixLines({ text, command, needs }: Finding["fix"][number], subjects: Fo
 }
 
 /** Each card that can have instances, with those that it has. Cards with MIG off share a line. */
-function instanceLines(inventory: Inventory, modes: DoctorView["migModes"]): string[] {
+function instanceLines(inventory: Pick<Inventory, "gpus">, modes: DoctorView["migModes"]): string[] {
   const off = [...modes].flatMap(([card, mode]) => (mode === "off" ? [card] : []));
   const on = [...modes].flatMap(([card, mode]) => (mode === "on" ? [card] : []));
   return [

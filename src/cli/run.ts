@@ -1,5 +1,5 @@
 /** From words to an exit code: global flags, the way to the command, its answer or its error. */
-import type { Cancel } from "../lib/clock.ts";
+import { type Cancel, type Clock, systemClock } from "../lib/clock.ts";
 import { createLog } from "../lib/log.ts";
 import { suggest } from "../lib/suggest.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
@@ -28,6 +28,10 @@ export interface Io {
   readonly root: boolean;
   /** Calls `run` whenever the configuration is to be read again (SIGHUP), until taken back. */
   readonly onReload: (run: () => void) => Cancel;
+  /** Asks a person, who must be at both ends of the terminal; `undefined` when nobody answers. */
+  readonly ask?: (question: string, signal: AbortSignal) => Promise<string | undefined>;
+  /** For what waits; the system's unless given. */
+  readonly clock?: Clock;
 }
 
 interface Found {
@@ -59,7 +63,7 @@ export async function runCli(argv: readonly string[], given: Io): Promise<number
     const execute = found.command.execute;
     if (execute === undefined) throw usageError("no command given", `"${found.path}" is a group of commands`, "give one of those below");
     const { answer, json } = await execute(makeContext(io, flags), found.words);
-    writeAnswer(io.stdout, renderAnswer(answer, json, viewOf(io, flags)));
+    if (answer.printed !== true) writeAnswer(io.stdout, renderAnswer(answer, json, viewOf(io, flags)));
     return answer.exitCode ?? 0;
   } catch (thrown) {
     const report = reportError(thrown, { interrupted: io.signal.aborted, trace });
@@ -70,7 +74,8 @@ export async function runCli(argv: readonly string[], given: Io): Promise<number
 }
 
 function viewOf(io: Io, flags: GlobalFlags): View {
-  return { color: colorOn(io.stdout, io.env, flags), columns: io.stdout.isTTY ? io.stdout.columns : undefined };
+  const size = io.stdout.isTTY ? { columns: io.stdout.columns, rows: io.stdout.rows } : { columns: undefined };
+  return { color: colorOn(io.stdout, io.env, flags), ...size };
 }
 
 function renderAnswer(answer: Answer, json: boolean, view: View): string {
@@ -156,6 +161,8 @@ function makeContext(io: Io, flags: GlobalFlags): Context {
     machines: flags.machines,
     runnerOf: (machine) => openRunner(io, machine),
     print: (text) => writeAnswer(io.stdout, text),
+    say: (line) => io.stderr.write(`${line}\n`),
+    ask: async (question) => io.ask?.(question, io.signal),
     isTTY: io.stdout.isTTY,
     view: () => viewOf(io, flags),
     signal: io.signal,
@@ -163,6 +170,7 @@ function makeContext(io: Io, flags: GlobalFlags): Context {
     root: io.root,
     onReload: io.onReload,
     now: io.now,
+    clock: io.clock ?? systemClock,
   };
 }
 

@@ -8,12 +8,29 @@ const MAX_NAMES = 8;
  * separators as `\u{…}`; at most 200 characters. Model folders come from strangers, and a name may hold escape sequences.
  */
 export function printable(name: string): string {
-  const shown = name.length > 200 ? `${name.slice(0, 199)}…` : name;
-  return shown.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+  return printableWhole(name.length > 200 ? `${name.slice(0, 199)}…` : name);
+}
+
+/** The same for a text of any length. */
+export function printableWhole(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
 /** `a, b, c and 4 more`. */
 export function listed(names: readonly string[]): string {
   const shown = names.slice(0, MAX_NAMES).map(printable).join(", ");
   return names.length > MAX_NAMES ? `${shown} and ${names.length - MAX_NAMES} more` : shown;
+}
+
+/** Whatever another machine sent, with every text in it made printable and none cut: keys, which are ours, stay. */
+export function printableAll<T>(value: T): T {
+  // Texts become texts, lists lists and objects objects of the same keys, so the shape is that of T.
+  return printableValue(value) as T;
+}
+
+function printableValue(value: unknown): unknown {
+  if (typeof value === "string") return printableWhole(value);
+  if (Array.isArray(value)) return value.map(printableValue);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, printableValue(inner)]));
 }

@@ -1,7 +1,7 @@
 /**
  * Files that survive us: written whole or not at all. A reader sees the old content or the new one, also after a crash of the machine.
  */
-import { chmod, mkdir, open, readFile, rename, rm, stat } from "node:fs/promises";
+import { chmod, lstat, mkdir, open, readFile, rename, rm, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 
 /** Writes beside the file, brings it to the disk, and puts it in its place. Throws what the system said, with the path in its message. */
@@ -41,6 +41,17 @@ export async function readWholeFile(path: string): Promise<string | undefined> {
     return await readFile(path, "utf8");
   } catch (error) {
     if (codeOf(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** Whether anything has this name, a link that leads nowhere too. Throws what the system said when it does not tell. */
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return false;
     throw error;
   }
 }

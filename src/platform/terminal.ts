@@ -5,6 +5,7 @@ export interface TerminalOutput {
   write(text: string): void;
   readonly isTTY: boolean;
   readonly columns: number | undefined;
+  readonly rows: number | undefined;
 }
 
 /**
@@ -19,7 +20,33 @@ export function openOutput(fd: 1 | 2, onGone: () => void): TerminalOutput {
     get columns() {
       return isTTY ? (fd === 1 ? process.stdout : process.stderr).columns : undefined;
     },
+    get rows() {
+      return isTTY ? (fd === 1 ? process.stdout : process.stderr).rows : undefined;
+    },
   };
+}
+
+/**
+ * Asks on stderr and waits for one line, without its end. `undefined` when stdin or stderr is no terminal: then nobody sees the question,
+ * or a program would answer it. Also when the input ends or the signal is aborted.
+ */
+export async function askLine(question: string, signal: AbortSignal): Promise<string | undefined> {
+  if (!isTerminal(0) || !isTerminal(2) || signal.aborted) return undefined;
+  writeAll(2, Buffer.from(question), () => undefined);
+  const { stdin } = process;
+  return new Promise((resolve) => {
+    const done = (answer: string | undefined): void => {
+      signal.removeEventListener("abort", stop);
+      stdin.removeAllListeners("data");
+      stdin.pause();
+      resolve(answer);
+    };
+    const stop = (): void => done(undefined);
+    signal.addEventListener("abort", stop, { once: true });
+    // The terminal hands over whole lines.
+    stdin.once("data", (chunk) => done(String(chunk).split("\n")[0]?.trim()));
+    stdin.once("end", stop);
+  });
 }
 
 const DEV_NULL = 0x103;

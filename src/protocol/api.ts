@@ -72,7 +72,10 @@ export const NodeView = v.object({
 });
 export type NodeView = v.InferOutput<typeof NodeView>;
 
-export const Nodes = v.object({ nodes: v.array(NodeView) });
+/** The server's clock at the answer, so that ages do not depend on the clock of whoever looks. */
+const Now = v.optional(v.pipe(Time, v.description("The server's clock")));
+
+export const Nodes = v.object({ nodes: v.array(NodeView), now: Now });
 export type Nodes = v.InferOutput<typeof Nodes>;
 
 export const NodeDetail = v.object({
@@ -81,6 +84,7 @@ export const NodeDetail = v.object({
   inventory_revision: v.optional(Count),
   findings: v.optional(v.array(Finding)),
   load: v.optional(LoadSample),
+  now: Now,
 });
 export type NodeDetail = v.InferOutput<typeof NodeDetail>;
 
@@ -140,7 +144,7 @@ export const NewTokenBody = v.object({
   uses: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(10_000))),
 });
 export const TokenView = v.object({ token_id: Text, created_at: Time, expires_at: Time, uses_left: Count, created_by: Text });
-export const Tokens = v.object({ tokens: v.array(TokenView) });
+export const Tokens = v.object({ tokens: v.array(TokenView), now: Now });
 export type Tokens = v.InferOutput<typeof Tokens>;
 /** The one moment at which the secret is seen. */
 export const NewToken = v.object({

@@ -11,7 +11,12 @@ import { timeOf } from "./views.ts";
 export function accessRoutes(options: ApiOptions): readonly Route[] {
   const { store, clock } = options;
   return [
-    { method: "GET", path: "/tokens", role: "admin", run: async () => ({ tokens: (await store.tokens()).map(tokenView) }) },
+    {
+      method: "GET",
+      path: "/tokens",
+      role: "admin",
+      run: async () => ({ tokens: (await store.tokens()).map(tokenView), now: timeOf(clock.nowMs()) }),
+    },
     {
       method: "POST",
       path: "/tokens",

@@ -24,7 +24,7 @@ export function nodeRoutes(options: ApiOptions): readonly Route[] {
     return DONE;
   };
   return [
-    { method: "GET", path: "/nodes", role: "viewer", run: async () => ({ nodes: await views() }) },
+    { method: "GET", path: "/nodes", role: "viewer", run: async () => ({ nodes: await views(), now: timeOf(clock.nowMs()) }) },
     { method: "GET", path: "/nodes/:id", role: "viewer", run: (call) => nodeDetail(options, call.id) },
     {
       method: "DELETE",
@@ -82,6 +82,7 @@ async function nodeDetail(options: ApiOptions, nodeId: string): Promise<NodeDeta
   const [inventory, findings] = await Promise.all([store.report(nodeId, "inventory"), store.report(nodeId, "findings")]);
   return {
     node: nodeView(row, momentOf(options)),
+    now: timeOf(options.clock.nowMs()),
     ...compact({
       inventory: stored(Inventory, inventory?.body),
       inventory_revision: inventory?.stored.revision,

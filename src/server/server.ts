@@ -2,6 +2,7 @@
  * The control plane: opens what it needs in order, listens, and goes away in the opposite order. `startServer` is used by `llmgw server`
  * and by `llmgw up`.
  */
+import { isLoopback } from "../domain/listen-address.ts";
 import { ADMIN_TOKEN_FILE, LOCAL_SERVER_FILE, type LocalServer } from "../domain/local-server.ts";
 import type { Clock } from "../lib/clock.ts";
 import { compact } from "../lib/compact.ts";
@@ -20,7 +21,7 @@ import { createGuard } from "./auth.ts";
 import { createPresence } from "./presence.ts";
 import { STORE_FIX } from "./refusals.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
-import { isLoopback, type ServerSettings } from "./settings.ts";
+import type { ServerSettings } from "./settings.ts";
 import { openStore } from "./store/sql-store.ts";
 import { type Store, StoreError } from "./store/store.ts";
 

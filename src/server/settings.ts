@@ -1,4 +1,5 @@
 /** From server.yaml and flags to what a server runs with: flags win, then the file, then the defaults. Pure. */
+import { isLoopback } from "../domain/listen-address.ts";
 import { SILENCE, type Silence } from "../domain/node.ts";
 import type { ServerConfig } from "../domain/server-config.ts";
 import { noStateDir } from "../domain/state-dir.ts";
@@ -86,9 +87,4 @@ export function parseListen(text: string): { readonly host: string; readonly por
     });
   }
   return { host: found[1] ?? found[2] ?? "", port };
-}
-
-/** Whether nobody but this machine can connect to it. */
-export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
 }

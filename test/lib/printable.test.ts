@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { compact } from "../../src/lib/compact.ts";
-import { listed, printable } from "../../src/lib/printable.ts";
+import { listed, printable, printableAll } from "../../src/lib/printable.ts";
 import { messageOf } from "../../src/lib/user-error.ts";
 
 test("a usual name stays as it is", () => {
@@ -46,4 +46,13 @@ test("the message of whatever was thrown is one line", () => {
   expect(messageOf(new Error(" a\n   b\r\n c "))).toBe("a b c");
   expect(messageOf("text")).toBe("text");
   expect(messageOf(undefined)).toBe("undefined");
+});
+
+test("what another machine sent is made printable in every text, whole and in its shape", () => {
+  const sent = { name: "a\u001b[2J", list: ["x".repeat(300), { n: 1, ok: true, none: null }], text: "two\nlines" };
+  expect(printableAll(sent)).toEqual({
+    name: "a\\u{1b}[2J",
+    list: ["x".repeat(300), { n: 1, ok: true, none: null }],
+    text: "two\\u{a}lines",
+  });
 });

@@ -1,6 +1,7 @@
 /** The command line inside the test's own process: words in, what it wrote and its exit code out. */
 import { join } from "node:path";
 import { runCli } from "../../src/cli/run.ts";
+import type { Clock } from "../../src/lib/clock.ts";
 import { openMachine } from "../../src/platform/machine.ts";
 import type { Runner } from "../../src/platform/runner.ts";
 
@@ -20,6 +21,11 @@ export interface RunOptions {
   readonly onReload?: (reload: () => void) => void;
   /** Told of each text written to stderr, as it is written. */
   readonly onStderr?: (text: string) => void;
+  /** What a person types at a question. Without one nobody is there. */
+  readonly answers?: (question: string) => string | undefined;
+  /** For what waits; the system's unless given. */
+  readonly clock?: Clock;
+  readonly now?: Date;
 }
 
 export interface Outcome {
@@ -36,6 +42,7 @@ export async function runLlmgw(words: readonly string[], options: RunOptions = {
     write,
     isTTY: options.tty === true,
     columns: options.tty === true ? 80 : undefined,
+    rows: options.tty === true ? 24 : undefined,
   });
   const exitCode = await runCli(words, {
     env: options.env ?? {},
@@ -47,7 +54,9 @@ export async function runLlmgw(words: readonly string[], options: RunOptions = {
       stderr.push(text);
       options.onStderr?.(text);
     }),
-    now: () => new Date("2026-11-30T12:00:00Z"),
+    now: () => options.now ?? new Date("2026-11-30T12:00:00Z"),
+    ask: async (question) => options.answers?.(question),
+    ...(options.clock === undefined ? {} : { clock: options.clock }),
     signal: options.signal ?? new AbortController().signal,
     selfCommand: [process.execPath, join(import.meta.dir, "../../src/main.ts")],
     root: options.root ?? false,
