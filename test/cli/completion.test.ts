@@ -50,6 +50,7 @@ describe.skipIf(bash === null)("bash", () => {
       "agent",
       "up",
       "server",
+      "ctl",
       "completion",
       "--machine",
       "--log-level",
@@ -138,6 +139,7 @@ describe.skipIf(zsh === null)("zsh", () => {
       "agent",
       "up",
       "server",
+      "ctl",
       "completion",
       "--machine",
       "--log-level",
@@ -190,6 +192,6 @@ test.skipIf(fish === null)("fish takes the script without a complaint and comple
 test("the zsh script is found by compinit, the fish script names each command", async () => {
   expect(await script("zsh")).toStartWith("#compdef llmgw\n");
   expect(await script("fish")).toContain(
-    "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent up server completion'",
+    "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent up server ctl completion'",
   );
 });
