@@ -13,6 +13,7 @@ import { makePrivateFolder, readWholeFile, writeWholeFile } from "../platform/st
 import { takeStateLock } from "../platform/state-lock.ts";
 import type { Question } from "../protocol/messages.ts";
 import { nodeIdOf } from "./config.ts";
+import { controlPlaneFacts } from "./control-plane.ts";
 import { credentialStore } from "./credential.ts";
 import type { ServerPlace } from "./join.ts";
 import { createLink, type Link } from "./link.ts";
@@ -120,6 +121,8 @@ async function start(options: AgentOptions, undo: (() => void | Promise<void>)[]
     runner,
     ...(options.loadRunner === undefined ? {} : { loadRunner: options.loadRunner }),
     plan: planOf(config, options),
+    // The clock of a recorded machine stands still: what it says of certificates and offsets would be wrong.
+    ...(runner.kind === "host" ? { controlPlane: (signal: AbortSignal) => controlPlaneFacts(server, () => clock.nowMs(), signal) } : {}),
     onInventory: (inventory) => {
       link?.set("inventory", inventory);
       inventoryFile.remember(inventory);

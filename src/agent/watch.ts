@@ -8,7 +8,8 @@ import { discoverLoad } from "../discovery/load.ts";
 import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
 import { type CollectOptions, collectBeside, collectFacts } from "../doctor/collect.ts";
-import { activeFindings, type DebounceState, debounce } from "../doctor/debounce.ts";
+import { activeFindings, DEBOUNCE, type DebounceState, debounce } from "../doctor/debounce.ts";
+import type { ControlPlaneFacts } from "../doctor/facts.ts";
 import { type AgentConfig, waiversOf } from "../domain/agent-config.ts";
 import { type DoctorReport, type Finding, reportOf } from "../domain/finding.ts";
 import type { Inventory } from "../domain/inventory.ts";
@@ -32,6 +33,8 @@ export interface WatchOptions {
   /** Looks at the load; the same unless the library is kept open for it. */
   readonly loadRunner?: Runner;
   readonly plan: WatchPlan;
+  /** The way to the control plane, once the node has joined one. */
+  readonly controlPlane?: (signal: AbortSignal) => Promise<ControlPlaneFacts | undefined>;
   /** Without what changes from moment to moment. */
   readonly onInventory: (inventory: Inventory) => void;
   readonly onLoad: (sample: LoadSample) => void;
@@ -70,6 +73,7 @@ class NodeWatch implements Watch {
   private readonly abort = new AbortController();
   private plan: WatchPlan;
   private tracked: DebounceState = new Map();
+  private judged = false;
   private seen: { inventory?: Inventory; load?: LoadSample; findings: readonly Finding[] } = { findings: [] };
   private nextLoadMs = 0;
   private nextMs = 0;
@@ -205,7 +209,10 @@ class NodeWatch implements Watch {
   private async lookAtHealth(): Promise<void> {
     const { clock, onFindings } = this.options;
     const found = await this.judge(this.abort.signal, this.shared);
-    this.tracked = debounce(this.tracked, found, new Date(clock.nowMs()).toISOString());
+    // At the first look nothing runs here that a flicker could move: what it shows counts.
+    const options = this.judged ? DEBOUNCE : { ...DEBOUNCE, runs: 1 };
+    this.judged = true;
+    this.tracked = debounce(this.tracked, found, new Date(clock.nowMs()).toISOString(), options);
     // Time and ok findings change nothing for anyone: an unchanged node sends nothing.
     const beside = found.filter((finding) => finding.result === "waived" || finding.result === "unknown");
     const findings = [...activeFindings(this.tracked), ...beside].map((finding) => ({ ...finding, ms: 0 }));
@@ -217,8 +224,10 @@ class NodeWatch implements Watch {
     const { runner } = this.options;
     const { config, discover: plan } = this.plan;
     const collect: CollectOptions = { discover: { ...plan, signal }, config, warnings: [] };
-    const facts =
-      shared === undefined ? await collectFacts(runner, collect) : await collectBeside(runner, collect, Promise.resolve(shared));
-    return runChecks(CHECKS, facts, { waivers: waiversOf(config) });
+    const [facts, controlPlane] = await Promise.all([
+      shared === undefined ? collectFacts(runner, collect) : collectBeside(runner, collect, Promise.resolve(shared)),
+      this.options.controlPlane?.(signal),
+    ]);
+    return runChecks(CHECKS, { ...facts, controlPlane }, { waivers: waiversOf(config) });
   }
 }

@@ -7,7 +7,9 @@ import { collectFacts, collectOptions } from "../doctor/collect.ts";
 import type { Facts } from "../doctor/facts.ts";
 import { waiversOf } from "../domain/agent-config.ts";
 import { atLeast, type Finding, reportOf, type Severity, worstProblem } from "../domain/finding.ts";
+import { defaultStateDir } from "../domain/state-dir.ts";
 import { suggest } from "../lib/suggest.ts";
+import type { Runner } from "../platform/runner.ts";
 import { type Answer, defineCommand, usageError } from "./command.ts";
 import type { Context } from "./context.ts";
 import { renderCheckList, renderDoctor, renderExplanation, renderMonitor } from "./render-doctor.ts";
@@ -79,10 +81,20 @@ async function inspect(ctx: Context): Promise<Facts> {
   const options = await collectOptions(runner, ctx.env, ctx.signal);
   const progress = ctx.progress("looking at this node: driver, cards, adapters, kernel log, disks");
   try {
-    return await collectFacts(runner, options);
+    const [facts, controlPlane] = await Promise.all([collectFacts(runner, options), lookAtControlPlane(ctx, runner)]);
+    return { ...facts, controlPlane };
   } finally {
     progress.done();
   }
+}
+
+/** Of a node that has joined, as far as this user may read its credential; the server's address and certificate stand beside it. */
+async function lookAtControlPlane(ctx: Context, runner: Runner): Promise<Facts["controlPlane"]> {
+  const stateDir = runner.kind === "host" ? defaultStateDir("agent", ctx) : undefined;
+  if (stateDir === undefined) return undefined;
+  const { joinedPlace, controlPlaneFacts } = await import("../agent/control-plane.ts");
+  const place = await joinedPlace(stateDir);
+  return place === undefined ? undefined : controlPlaneFacts(place, () => ctx.now().getTime(), ctx.signal);
 }
 
 function listAnswer(): Answer {

@@ -64,6 +64,7 @@ const DAY_MS = 86_400_000;
 const SOON_DAYS = 14;
 
 function judgeTls(facts: Facts, plane: ControlPlaneFacts): readonly Verdict[] {
+  if (!plane.encrypted) return [skipped("the control plane is on this machine, and spoken to without TLS")];
   if (plane.certificates.length === 0) return [unknown("no certificate could be looked at")];
   return plane.certificates.map(({ who, from_ms: from, until_ms: until }): Verdict => {
     const days = Math.floor((until - facts.nowMs) / DAY_MS);
@@ -93,7 +94,7 @@ function judgeTls(facts: Facts, plane: ControlPlaneFacts): readonly Verdict[] {
 }
 
 function judgeCallback(plane: ControlPlaneFacts): readonly Verdict[] {
-  if (plane.callback === undefined) return [unknown("the control plane has not tried to connect back")];
+  if (plane.callback === undefined) return [skipped("no engine listens here yet")];
   const { address, error } = plane.callback;
   if (error === undefined) return [ok(`the control plane reaches ${address}`)];
   return [

@@ -118,11 +118,14 @@ export interface MarkedProcess {
   readonly port: number | undefined;
 }
 
-/** What the way to the control plane showed. Nothing fills this before a node can join one. */
+/** What the way to the control plane showed; `undefined` in `Facts` until the node has joined one. */
 export interface ControlPlaneFacts {
   readonly address: string;
   readonly failed: { readonly step: "look up" | "connect to" | "speak TLS with" | "ask"; readonly error: string } | undefined;
   readonly certificates: readonly { readonly who: string; readonly from_ms: number; readonly until_ms: number }[];
+  /** False for plain HTTP on loopback, which has no certificates to judge. */
+  readonly encrypted: boolean;
+  /** `undefined` while nothing listens here that the control plane should reach. */
   readonly callback: { readonly address: string; readonly error: string | undefined } | undefined;
   /** This node's clock less the control plane's, ms. */
   readonly clock_offset_ms: number | undefined;

@@ -98,6 +98,7 @@ const plane: ControlPlaneFacts = {
   certificates: [{ who: "the control plane", from_ms: base.nowMs - DAY_MS, until_ms: base.nowMs + 90 * DAY_MS }],
   callback: { address: "10.0.0.7:8000", error: undefined },
   clock_offset_ms: 40,
+  encrypted: true,
 };
 const with_ = (change: Partial<Facts>): Facts => ({ ...base, ...change });
 const slow = { ...base.nvidia, calls: base.nvidia.calls.map((call) => ({ ...call, tookMs: 31_000 })) };
