@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS } from "../src/doctor/checks.ts";
 import { AgentConfig } from "../src/domain/agent-config.ts";
+import { CtlConfig } from "../src/domain/ctl-config.ts";
 import { DoctorReport, Group } from "../src/domain/finding.ts";
 import { Inventory } from "../src/domain/inventory.ts";
 import { METRICS } from "../src/domain/metrics.ts";
@@ -121,6 +122,15 @@ export function referencePages(): ReadonlyMap<string, string> {
           "database: postgres://llmgw@db.example/llmgw",
           "```",
         ].join("\n"),
+      }),
+    ],
+    [
+      "ctl-yaml.md",
+      renderSchemaPage(CtlConfig, {
+        title: "ctl.yaml",
+        intro:
+          "Which server `llmgw ctl` talks to when no flag and no variable says so, at `~/.config/llmgw/ctl.yaml` (or below `$XDG_CONFIG_HOME`). Made from the schema in `src/domain/ctl-config.ts`.",
+        outro: ["```yaml", "server: https://llmgw.example:8400", "token_file: ~/.config/llmgw/token", "```"].join("\n"),
       }),
     ],
     ["metrics.md", metricsPage()],
