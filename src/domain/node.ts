@@ -80,6 +80,14 @@ export const InventorySummary = v.object({
 });
 export type InventorySummary = v.InferOutput<typeof InventorySummary>;
 
+/** What a list of nodes shows: a third of it. Weights and ports of a thousand nodes are a megabyte. */
+export const BriefSummary = v.omit(InventorySummary, ["weights", "ports", "nvlink_domains"]);
+export type BriefSummary = v.InferOutput<typeof BriefSummary>;
+
+export function briefly({ weights: _weights, ports: _ports, nvlink_domains: _domains, ...brief }: InventorySummary): BriefSummary {
+  return brief;
+}
+
 export function summarize(inventory: Inventory): InventorySummary {
   const classes = new Map<string, { count: number; healthy: number }>();
   for (const gpu of inventory.gpus) {

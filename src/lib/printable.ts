@@ -13,6 +13,8 @@ export function printable(name: string): string {
 
 /** The same for a text of any length. */
 export function printableWhole(text: string): string {
+  // Nearly every text is plain, and a list of a thousand nodes has ten thousand of them.
+  if (!/[^ -~]/.test(text)) return text;
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
@@ -24,8 +26,17 @@ export function listed(names: readonly string[]): string {
 
 /** Whatever another machine sent, with every text in it made printable and none cut: keys, which are ours, stay. */
 export function printableAll<T>(value: T): T {
+  // Nearly always there is nothing to do, and looking costs a fraction of making all of it anew.
+  if (isPrintable(value)) return value;
   // Texts become texts, lists lists and objects objects of the same keys, so the shape is that of T.
   return printableValue(value) as T;
+}
+
+function isPrintable(value: unknown): boolean {
+  if (typeof value === "string") return !/[^ -~]/.test(value);
+  if (typeof value !== "object" || value === null) return true;
+  for (const inner of Array.isArray(value) ? value : Object.values(value)) if (!isPrintable(inner)) return false;
+  return true;
 }
 
 function printableValue(value: unknown): unknown {

@@ -26,7 +26,7 @@ import * as v from "valibot";
 import { Finding } from "../domain/finding.ts";
 import { Inventory } from "../domain/inventory.ts";
 import { LoadSample } from "../domain/load-sample.ts";
-import { InventorySummary, NodeId, NodeState, ProblemCounts } from "../domain/node.ts";
+import { BriefSummary, NodeId, NodeState, ProblemCounts } from "../domain/node.ts";
 import { Refusal } from "./messages.ts";
 
 const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
@@ -66,7 +66,7 @@ export const NodeView = v.object({
   agent_version: v.optional(Text),
   machine: v.optional(v.pipe(Text, v.description("The recorded machine that stands for its hardware"))),
   /** Absent until the first inventory arrived. */
-  summary: v.optional(InventorySummary),
+  summary: v.optional(BriefSummary),
   /** Absent until the first findings arrived. */
   problems: v.optional(ProblemCounts),
 });

@@ -2,10 +2,9 @@
 import { METRICS, setPortMetrics } from "../domain/metrics.ts";
 import { createMetricsPage, type MetricsPage } from "../lib/metrics.ts";
 import { cpuSeconds, residentBytes } from "../platform/own-process.ts";
-import type { NodeView } from "../protocol/api.ts";
 import { type ApiOptions, momentOf } from "./route.ts";
 import { StoreError } from "./store/store.ts";
-import { nodeView, statusOf } from "./views.ts";
+import { type FullNodeView, nodeView, statusOf } from "./views.ts";
 
 /** Never throws: a database that does not answer is itself a figure. */
 export async function serverMetrics(options: ApiOptions): Promise<string> {
@@ -36,7 +35,7 @@ export async function serverMetrics(options: ApiOptions): Promise<string> {
   return page.text();
 }
 
-async function viewsOf(options: ApiOptions): Promise<readonly NodeView[] | undefined> {
+async function viewsOf(options: ApiOptions): Promise<readonly FullNodeView[] | undefined> {
   try {
     const moment = momentOf(options);
     return (await options.store.nodes()).map((row) => nodeView(row, moment));
@@ -46,7 +45,7 @@ async function viewsOf(options: ApiOptions): Promise<readonly NodeView[] | undef
   }
 }
 
-function setNodes(page: MetricsPage, { sessions }: ApiOptions, nodes: readonly NodeView[]): void {
+function setNodes(page: MetricsPage, { sessions }: ApiOptions, nodes: readonly FullNodeView[]): void {
   const { both, server } = METRICS;
   const status = statusOf(nodes);
   for (const [state, count] of Object.entries(status.nodes)) page.set(server.nodes, { state }, count);

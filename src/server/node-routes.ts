@@ -3,17 +3,17 @@ import * as v from "valibot";
 import { DoctorReport, Finding } from "../domain/finding.ts";
 import { Inventory } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
-import { CordonBody, type Events, type NodeDetail, type NodeView } from "../protocol/api.ts";
+import { CordonBody, type Events, type NodeDetail } from "../protocol/api.ts";
 import { hashSecret, newSecret } from "../protocol/secrets.ts";
 import { fabricViews } from "./fabrics.ts";
 import { ApiRefusal, noSuchNode } from "./refusals.ts";
 import { type ApiOptions, bodyOf, type Call, DONE, momentOf, note, type Route } from "./route.ts";
 import type { AskOutcome } from "./sessions.ts";
-import { nodeView, statusOf, timeOf } from "./views.ts";
+import { type FullNodeView, listed, nodeView, statusOf, timeOf } from "./views.ts";
 
 export function nodeRoutes(options: ApiOptions): readonly Route[] {
   const { store, sessions, clock } = options;
-  const views = async (): Promise<readonly NodeView[]> => {
+  const views = async (): Promise<readonly FullNodeView[]> => {
     const moment = momentOf(options);
     return (await store.nodes()).map((row) => nodeView(row, moment));
   };
@@ -24,7 +24,12 @@ export function nodeRoutes(options: ApiOptions): readonly Route[] {
     return DONE;
   };
   return [
-    { method: "GET", path: "/nodes", role: "viewer", run: async () => ({ nodes: await views(), now: timeOf(clock.nowMs()) }) },
+    {
+      method: "GET",
+      path: "/nodes",
+      role: "viewer",
+      run: async () => ({ nodes: (await views()).map(listed), now: timeOf(clock.nowMs()) }),
+    },
     { method: "GET", path: "/nodes/:id", role: "viewer", run: (call) => nodeDetail(options, call.id) },
     {
       method: "DELETE",
@@ -81,7 +86,7 @@ async function nodeDetail(options: ApiOptions, nodeId: string): Promise<NodeDeta
   if (row === undefined) throw noSuchNode(nodeId);
   const [inventory, findings] = await Promise.all([store.report(nodeId, "inventory"), store.report(nodeId, "findings")]);
   return {
-    node: nodeView(row, momentOf(options)),
+    node: listed(nodeView(row, momentOf(options))),
     now: timeOf(options.clock.nowMs()),
     ...compact({
       inventory: stored(Inventory, inventory?.body),

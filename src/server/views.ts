@@ -1,5 +1,5 @@
 /** What the API shows of nodes and of the whole, from what is stored and what is heard at this moment. Pure. */
-import { type NodeSigns, nodeState, type ProblemCounts, type Silence } from "../domain/node.ts";
+import { briefly, type InventorySummary, type NodeSigns, nodeState, type ProblemCounts, type Silence } from "../domain/node.ts";
 import { compact } from "../lib/compact.ts";
 import type { Fabrics, NodeView, Status } from "../protocol/api.ts";
 import { fabricViews } from "./fabrics.ts";
@@ -17,7 +17,15 @@ export interface Moment {
   readonly lastSeenMs: (nodeId: string) => number | undefined;
 }
 
-export function nodeView(row: NodeRow, moment: Moment): NodeView {
+/** With the whole summary, for what is made of many nodes; `/nodes` shows less (`listed`). */
+export type FullNodeView = NodeView & { readonly summary?: InventorySummary };
+
+/** As a list shows it. */
+export function listed({ summary, ...view }: FullNodeView): NodeView {
+  return summary === undefined ? view : { ...view, summary: briefly(summary) };
+}
+
+export function nodeView(row: NodeRow, moment: Moment): FullNodeView {
   const live = moment.connected.get(row.node_id);
   const lastSeenMs = later(row.last_seen_ms, moment.lastSeenMs(row.node_id));
   const signs: NodeSigns = {
@@ -57,7 +65,7 @@ function later(one: number | undefined, other: number | undefined): number | und
 }
 
 /** Everything of a status but what it says of the server itself. */
-export function statusOf(nodes: readonly NodeView[]): Omit<Status, "server"> {
+export function statusOf(nodes: readonly FullNodeView[]): Omit<Status, "server"> {
   const states = { ready: 0, late: 0, lost: 0, cordoned: 0, draining: 0 };
   for (const node of nodes) states[node.state]++;
   const there = nodes.filter((node) => node.state !== "lost");

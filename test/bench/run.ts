@@ -6,7 +6,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildTarget, hostTarget } from "../../build.ts";
+import { benchAgent } from "./agent.ts";
 import { benchNvml } from "./nvml.ts";
+import { benchServer } from "./server.ts";
 
 const RUNS = 15;
 const folder = mkdtempSync(join(tmpdir(), "llmgw-bench-"));
@@ -106,6 +108,45 @@ if (nvml === undefined) {
     holds: oneShot.difference <= 60,
   });
 }
+
+const cluster = await benchServer(program, folder);
+outcomes.push(
+  {
+    name: "1,000 agents on one server: joined, connected, all that they have stored",
+    text: `${(cluster.connectedMs / 1000).toFixed(1)} s (no bound)`,
+    holds: true,
+  },
+  {
+    name: "memory of the server for each agent",
+    text: `${cluster.kibPerAgent.toFixed(0)} KiB (bound: 150)`,
+    holds: cluster.kibPerAgent <= 150,
+  },
+  { name: "server at rest with 1,000 agents", text: `${(cluster.restShare * 100).toFixed(1)} % of one core (no bound)`, holds: true },
+  {
+    name: "llmgw ctl nodes, 1,000 nodes, whole process",
+    text: `${cluster.ctlNodesMs.toFixed(0)} ms (bound: 100)`,
+    holds: cluster.ctlNodesMs <= 100,
+  },
+  {
+    name: "all agents connected again after the server was killed and listens again",
+    text: `${(cluster.reconnectMs / 1000).toFixed(1)} s (bound: 10)`,
+    holds: cluster.reconnectMs <= 10_000,
+  },
+);
+
+const agent = await benchAgent(program, folder);
+outcomes.push(
+  {
+    name: "agent at rest, 8 recorded cards, memory",
+    text: `${agent.residentMib.toFixed(0)} MiB (bound: 64)`,
+    holds: agent.residentMib <= 64,
+  },
+  {
+    name: "agent at rest, over two minutes with every look in them",
+    text: `${(agent.share * 100).toFixed(2)} % of one core (bound: 0.2)`,
+    holds: agent.share <= 0.002,
+  },
+);
 
 for (const outcome of outcomes) report(`${outcome.holds ? "holds" : "FAILS"}  ${outcome.name}: ${outcome.text}`);
 rmSync(folder, { recursive: true, force: true });

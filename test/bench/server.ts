@@ -15,7 +15,7 @@ export interface ServerBench {
   readonly reconnectMs: number;
 }
 
-interface Server {
+export interface Server {
   readonly child: Bun.Subprocess;
   readonly url: string;
 }
@@ -65,7 +65,7 @@ export async function benchServer(program: string, folder: string): Promise<Serv
   }
 }
 
-async function startServer(program: string, state: string, port: string, env: Record<string, string>): Promise<Server> {
+export async function startServer(program: string, state: string, port: string, env: Record<string, string>): Promise<Server> {
   rmSync(join(state, "server.json"), { force: true });
   const child = Bun.spawn({
     cmd: [program, "server", "--listen", `127.0.0.1:${port}`, "--state", state, "--log-level", "error"],
@@ -91,7 +91,7 @@ function ctlNodes(program: string, state: string, env: Record<string, string>): 
   return times.toSorted((a, b) => a - b)[5] ?? Number.NaN;
 }
 
-function residentKib(pid: number): number {
+export function residentKib(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
 }
 

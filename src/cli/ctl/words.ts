@@ -1,5 +1,5 @@
 /** How `ctl` words what lists share: health, times, devices. Pure. */
-import { devicesText, type InventorySummary, type NodeState, type ProblemCounts } from "../../domain/node.ts";
+import { type BriefSummary, devicesText, type NodeState, type ProblemCounts } from "../../domain/node.ts";
 import type { Painter } from "../../lib/color.ts";
 import { durationText } from "../../lib/duration.ts";
 
@@ -32,7 +32,7 @@ export function problemsText(problems: ProblemCounts, paint: Painter): string {
 }
 
 interface Judged {
-  readonly summary?: InventorySummary | undefined;
+  readonly summary?: BriefSummary | undefined;
   readonly problems?: ProblemCounts | undefined;
 }
 
@@ -46,7 +46,7 @@ export function healthText({ summary, problems }: Judged, paint: Painter): strin
   return problems === undefined ? undefined : paint.green("ok");
 }
 
-function deviceProblems({ source, devices, unusable_cards: unusable }: InventorySummary): readonly string[] {
+function deviceProblems({ source, devices, unusable_cards: unusable }: BriefSummary): readonly string[] {
   const sick = devices.reduce((sum, { count, healthy }) => sum + count - healthy, 0);
   return [
     ...(source === "unavailable" ? ["the driver does not answer"] : []),
@@ -56,7 +56,7 @@ function deviceProblems({ source, devices, unusable_cards: unusable }: Inventory
 }
 
 /** `undefined` when it is not known what a node has, which is something else than nothing. */
-export function offeredText(summary: InventorySummary | undefined): string | undefined {
+export function offeredText(summary: BriefSummary | undefined): string | undefined {
   if (summary === undefined || (summary.devices.length === 0 && summary.source === "unavailable")) return undefined;
   return summary.devices.length === 0 ? "none" : devicesText(summary.devices);
 }
