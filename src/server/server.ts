@@ -171,7 +171,7 @@ const YEAR_MS = 365 * 86_400_000;
 async function ownTls({ settings, clock, random, log }: ServerOptions): Promise<TlsFiles> {
   const [certPath, keyPath] = [`${settings.stateDir}/server.crt`, `${settings.stateDir}/server.key`];
   const [cert, key] = await Promise.all([readWholeFile(certPath), readWholeFile(keyPath)]);
-  if (cert !== undefined && key !== undefined) return { cert, key, fingerprint: certificateOf(cert, key).fingerprint };
+  if (cert !== undefined && key !== undefined) return { cert, key, fingerprint: fingerprintOf(settings.stateDir, cert, key) };
   // A key without its certificate is what a crash between the two writes leaves: nobody has pinned anything yet.
   const made = await selfSigned({
     names: [...new Set([hostName(), "localhost", ...addressesOf(), "127.0.0.1"])],
@@ -187,6 +187,18 @@ async function ownTls({ settings, clock, random, log }: ServerOptions): Promise<
   }
   log.info("certificate made", { file: certPath, fingerprint: made.fingerprint });
   return made;
+}
+
+function fingerprintOf(stateDir: string, cert: string, key: string): string {
+  try {
+    return certificateOf(cert, key).fingerprint;
+  } catch (cause) {
+    const fix = "restore both from a copy; or move both away: a new one is made, and every node must be given its fingerprint (join again)";
+    throw new UserError(
+      { what: `the certificate in ${stateDir} (server.crt, server.key) cannot be used`, why: messageOf(cause), fix },
+      { cause },
+    );
+  }
 }
 
 /** The first admin's token is on the disk before it counts: what counts and nobody has would lock everybody out. */

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import * as v from "valibot";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLog } from "../../src/lib/log.ts";
@@ -418,5 +419,51 @@ describe("a server that cannot run says so and leaves nothing open", () => {
     expect(() => serverSettings({}, { stateDir: "/x", tlsCert: "/a" }, { listen: "127.0.0.1:1", stateDir: undefined })).toThrow(
       "--tls-cert is given without --tls-key",
     );
+  });
+});
+
+describe("whatever is asked of it", () => {
+  const paths = [
+    "/join",
+    "/nodes",
+    "/nodes/x",
+    "/nodes/x/cordon",
+    "/tokens",
+    "/tokens/x",
+    "/operators",
+    "/operators/x",
+    "/status",
+    "/events",
+    "/stream",
+  ];
+  const bodies = fc.oneof(
+    fc.string(),
+    fc.json(),
+    fc
+      .record(
+        {
+          token: fc.anything(),
+          node_id: fc.anything(),
+          credential_hash: fc.anything(),
+          ttl_s: fc.anything(),
+          uses: fc.anything(),
+          name: fc.anything(),
+        },
+        { requiredKeys: [] },
+      )
+      .map((value) => JSON.stringify(value) ?? ""),
+  );
+
+  test("is answered with a status that is no bug's, and it goes on", async () => {
+    const method = fc.constantFrom("GET", "POST", "DELETE", "PUT");
+    await fc.assert(
+      fc.asyncProperty(method, fc.constantFrom(...paths), bodies, fc.boolean(), async (verb, path, body, admin) => {
+        const answer = await server.call(verb, path, verb === "GET" ? undefined : body, admin ? server.admin : "llmgw-op-none");
+        expect(answer.status).not.toBe(500);
+        if (answer.status >= 400) expect(Object.keys(answer.body.error)).toEqual(["what", "why", "fix"]);
+      }),
+      { numRuns: 300 },
+    );
+    expect((await get("/readyz")).status).toBe(200);
   });
 });
