@@ -1,9 +1,9 @@
 /**
- * Looks at the node again and again: at the load every few seconds, at everything else every two minutes, and at once when the load shows
- * that the devices have changed, or when a problem was seen for the first time. One look at a time, each whole; what a look could not find
- * out is in the report that it makes, and one that fails altogether is told and tried again.
+ * Looks at the node again and again: at the load every few seconds, at everything else every five minutes, and at once when the look at the
+ * load shows that devices or ports have changed, or when a problem was seen for the first time. One look at a time, each whole; what a look
+ * could not find out is in the report that it makes, and one that fails altogether is told and tried again.
  */
-import { type DiscoverOptions, type Discovery, discoverWithSources } from "../discovery/discover.ts";
+import { type DiscoverOptions, type Discovery, discoverWithSources, IB_ROOT } from "../discovery/discover.ts";
 import { discoverLoad } from "../discovery/load.ts";
 import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
@@ -17,8 +17,8 @@ import { type LoadSample, lastingPart } from "../domain/load-sample.ts";
 import type { Cancel, Clock } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 import { messageOf } from "../lib/user-error.ts";
-import { cpuSeconds } from "../platform/own-process.ts";
-import { type Runner, RunnerError } from "../platform/runner.ts";
+import { collectGarbage, cpuSeconds } from "../platform/own-process.ts";
+import { type Runner, RunnerError, readText } from "../platform/runner.ts";
 
 /** How discovery looks, as agent.yaml says at this moment. */
 export interface WatchPlan {
@@ -57,8 +57,8 @@ export interface Watch {
 }
 
 /** nvidia-smi takes a second or more of the host for each call: where only it answers, the load is looked at less often. */
-const LOAD_EVERY_MS = { library: 10_000, text: 30_000 };
-const EVERY_MS = 120_000;
+const LOAD_EVERY_MS = { library: 15_000, text: 60_000 };
+const EVERY_MS = 300_000;
 /** A problem that was seen once is looked at again so soon: it counts when it is seen twice. */
 const AGAIN_MS = 20_000;
 
@@ -138,6 +138,8 @@ class NodeWatch implements Watch {
       this.shared = undefined;
       await this.look("inventory", () => this.lookAtInventory());
       await this.look("doctor", () => this.lookAtHealth());
+      // Most of what such a look makes is thrown away: at once, or it stays in the way until the runtime gets to it.
+      collectGarbage();
       if (this.unsettled()) this.nextMs = Math.min(this.nextMs, clock.nowMs() + AGAIN_MS);
     }
     if (clock.nowMs() >= this.nextLoadMs) {
@@ -191,19 +193,23 @@ class NodeWatch implements Watch {
     const load = none ? { at, devices: [] } : await discoverLoad(loadRunner ?? runner, options, at);
     this.seen = { ...this.seen, load };
     onLoad(load);
-    // A card that is gone, an instance that was carved: not to be found out two minutes later.
-    const before = this.seen.inventory?.gpus
-      .map((gpu) => gpu.uuid)
-      .toSorted()
-      .join();
-    const now = load.devices
-      .map((device) => device.uuid)
-      .toSorted()
-      .join();
-    if (before !== undefined && now !== before && now !== this.changed) {
-      this.changed = now;
-      this.nextMs = clock.nowMs();
-    }
+    const before = placesOf(this.seen.inventory, undefined);
+    const now = placesOf(this.seen.inventory && { ...this.seen.inventory, gpus: load.devices }, await this.portStates());
+    // Each difference is looked into once: what the look finds is the truth, also where the two ways of looking never agree.
+    if (before === undefined || now === before || now === this.changed) return;
+    this.changed = now;
+    this.nextMs = clock.nowMs();
+  }
+
+  /** What the ports of the known adapters say now, as text, in the order of the inventory; one that cannot be read says nothing. */
+  private async portStates(): Promise<readonly (string | undefined)[]> {
+    const { runner } = this.options;
+    const root = this.plan.discover.ibRoot ?? IB_ROOT;
+    const files = (this.seen.inventory?.hcas ?? []).flatMap((hca) =>
+      hca.ports.map((port) => `${root}/${hca.name}/ports/${port.num}/state`),
+    );
+    const read = (file: string) => readText(runner, file, { timeoutMs: 2_000 }).catch(() => undefined);
+    return (await Promise.all(files.map(read))).map((text) => text?.replace(/^\d+: */, ""));
   }
 
   private async lookAtHealth(): Promise<void> {
@@ -230,4 +236,14 @@ class NodeWatch implements Watch {
     ]);
     return runChecks(CHECKS, { ...facts, controlPlane }, { waivers: waiversOf(config) });
   }
+}
+
+/** Devices and port states as one text; of the inventory itself unless other states are given. */
+function placesOf(
+  inventory: { readonly gpus: readonly { readonly uuid: string }[]; readonly hcas: Inventory["hcas"] } | undefined,
+  states: readonly (string | undefined)[] | undefined,
+): string | undefined {
+  if (inventory === undefined) return undefined;
+  const ports = states ?? inventory.hcas.flatMap((hca) => hca.ports.map((port) => port.state));
+  return [...inventory.gpus.map((gpu) => gpu.uuid).toSorted(), ...ports.map((state) => state ?? "-")].join();
 }
