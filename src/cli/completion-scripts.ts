@@ -129,8 +129,14 @@ export function fishScript(nodes: readonly CompletionNode[]): string {
     const deeper = nodes
       .filter((other) => other.path.length === node.path.length + 1 && node.path.every((word, at) => other.path[at] === word))
       .map((other) => other.path.at(-1) ?? "");
+    // fish knows which words stand there and not where: `ctl doctor` is not to be taken for `doctor`.
+    const elsewhere = nodes
+      .filter((other) => node.path.length > 0 && other.path.length > node.path.length && other.path[0] !== node.path[0])
+      .filter((other) => node.path.every((word) => other.path.includes(word)))
+      .map((other) => other.path[0] ?? "");
     const conditions = [
       ...node.path.map((word) => `__fish_seen_subcommand_from ${word}`),
+      ...(elsewhere.length === 0 ? [] : [`not __fish_seen_subcommand_from ${[...new Set(elsewhere)].join(" ")}`]),
       ...(deeper.length === 0 ? [] : [`not __fish_seen_subcommand_from ${deeper.join(" ")}`]),
     ];
     const when = conditions.length === 0 ? "" : ` -n '${conditions.join("; and ")}'`;

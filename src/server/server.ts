@@ -343,7 +343,7 @@ function connectionOf(socket: Bun.ServerWebSocket<Stream>): Connection {
 function joinUrl(settings: ServerSettings, request: Request, port: number): string {
   if (settings.advertise !== undefined) return settings.advertise;
   const asked = new URL(request.url);
-  if (!isLoopback(asked.hostname.replace(/^\[|\]$/g, "")) || isLoopback(settings.host)) return asked.origin;
+  if (!isLoopback(asked.hostname) || isLoopback(settings.host)) return asked.origin;
   return `${asked.protocol}//${hostInUrl(isWildcard(settings.host) ? (addressesOf()[0] ?? hostName()) : settings.host)}:${port}`;
 }
 

@@ -195,3 +195,13 @@ test("the zsh script is found by compinit, the fish script names each command", 
     "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent up server ctl completion'",
   );
 });
+
+test("the fish script does not take a command below a group for that of the same name at the top", async () => {
+  const lines = (await script("fish")).split("\n");
+  expect(lines).toContain(
+    "complete -c llmgw -n '__fish_seen_subcommand_from doctor; and not __fish_seen_subcommand_from agent ctl' -l explain -x",
+  );
+  expect(lines.filter((line) => line.includes("from ctl; and __fish_seen_subcommand_from doctor'") && line.includes("-l explain"))).toEqual(
+    [],
+  );
+});

@@ -100,7 +100,7 @@ function serverUrl(text: string, from: string): string {
 
 function refuseClear(url: string): void {
   const { protocol, hostname } = new URL(url);
-  if (protocol === "https:" || isLoopback(hostname.replace(/^\[|\]$/g, ""))) return;
+  if (protocol === "https:" || isLoopback(hostname)) return;
   throw new UserError({
     what: `${url} is not encrypted`,
     why: "the token would travel in clear; plain http is for loopback only",

@@ -34,7 +34,7 @@ const create = defineCommand({
       const { token } = made;
       const nodes = token.uses_left === 1 ? "a node" : `up to ${token.uses_left} nodes`;
       ctx.say(`Paste this line on ${nodes}, as root, before ${timeText(token.expires_at)}. It is shown once.`);
-      if (isLoopback(new URL(made.server).hostname)) {
+      if (URL.canParse(made.server) && isLoopback(new URL(made.server).hostname)) {
         ctx.say(`${made.server} is this machine's own address: nodes elsewhere cannot reach it (server.yaml: listen, advertise).`);
       }
     }
