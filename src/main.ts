@@ -52,7 +52,12 @@ async function main(): Promise<number> {
 const [only, ...more] = process.argv.slice(2);
 if ((only === "--version" || only === "-V") && more.length === 0) {
   // Before anything is loaded: scripts ask for it often.
-  openOutput(1, leaveQuietly).write(`${versionLine()}\n`);
+  try {
+    openOutput(1, leaveQuietly).write(`${versionLine()}\n`);
+  } catch {
+    // A full disk behind stdout: the long way says so in words.
+    process.exit(await main());
+  }
 } else {
   process.exit(await main());
 }

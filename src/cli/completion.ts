@@ -11,6 +11,7 @@ export const completionOf = (root: Command): Command =>
   defineCommand({
     name: "completion",
     summary: "completion script for bash, zsh or fish",
+    flags: { json: { kind: "boolean", summary: "print shell and script as data" } },
     positionals: [{ name: "SHELL", summary: "the shell to write it for", required: true, choices: SHELLS }],
     examples: ["llmgw completion bash > /etc/bash_completion.d/llmgw", "llmgw completion fish > ~/.config/fish/completions/llmgw.fish"],
     run: async (_context, _args, [shell]) => {

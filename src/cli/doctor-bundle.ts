@@ -11,7 +11,7 @@ import { collectFacts, collectOptions } from "../doctor/collect.ts";
 import { withExcerpts } from "../doctor/collect-driver.ts";
 import { waiversOf } from "../domain/agent-config.ts";
 import { reportOf } from "../domain/finding.ts";
-import { createBundle, discardRecording, recordForBundle } from "../platform/bundle.ts";
+import { checkBundleFile, createBundle, discardRecording, recordForBundle } from "../platform/bundle.ts";
 import { openMachine } from "../platform/machine.ts";
 import { createRecorder } from "../platform/recorder.ts";
 import type { Answer } from "./command.ts";
@@ -21,6 +21,7 @@ import { versionLine } from "./version.ts";
 
 export async function bundleAnswer(ctx: Context, given: string): Promise<Answer> {
   const file = resolve(given);
+  checkBundleFile(file);
   const host = await ctx.runner();
   const { discover } = await collectOptions(host, ctx.env);
   const recorder = createRecorder(withExcerpts(host), [...discover.modelDirs, ...REPLAYED_MODEL_DIRS]);
@@ -31,7 +32,7 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
     const users = [ctx.env.USER, ctx.env.LOGNAME, ctx.env.SUDO_USER].filter((name) => name !== undefined);
     const about = `recorded by llmgw doctor --bundle; ${seen.inventory.gpus.length} devices`;
     const hostnames = seen.inventory.hostname === undefined ? [] : [seen.inventory.hostname];
-    machine = recordForBundle(file, recorder, { about, raw: false, users, hostnames });
+    machine = recordForBundle(recorder, { about, raw: false, users, hostnames });
     const recorded = await openMachine(machine, { waits: "skip" });
     const facts = await collectFacts(recorded, await collectOptions(recorded, {}));
     const findings = runChecks(CHECKS, facts, { waivers: waiversOf(facts.config) });

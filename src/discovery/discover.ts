@@ -38,6 +38,8 @@ export interface DiscoverOptions {
   readonly gpus?: "all" | "none" | "only";
   /** Limit of one nvidia-smi call, ms. */
   readonly nvidiaTimeoutMs?: number | undefined;
+  /** Limit of all of them together, ms. */
+  readonly nvidiaTotalMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -116,8 +118,17 @@ async function findWeights(runner: Runner, roots: readonly string[]) {
 const NO_ADAPTERS: { readonly hcas: readonly Hca[]; readonly warnings: readonly string[] } = { hcas: [], warnings: [] };
 const NO_PLACES: ReadonlyMap<string, CardPlace> = new Map();
 
+function untilOf({ nvidiaTotalMs }: DiscoverOptions): number | undefined {
+  return nvidiaTotalMs === undefined ? undefined : performance.now() + nvidiaTotalMs;
+}
+
 function nvidiaOptions(options: DiscoverOptions): NvidiaOptions {
-  return compact({ program: options.nvidiaSmi ?? "nvidia-smi", timeoutMs: options.nvidiaTimeoutMs, signal: options.signal });
+  return compact({
+    program: options.nvidiaSmi ?? "nvidia-smi",
+    timeoutMs: options.nvidiaTimeoutMs,
+    untilMs: untilOf(options),
+    signal: options.signal,
+  });
 }
 
 function nvmlChoice(runner: Runner, options: DiscoverOptions): NvmlChoice {

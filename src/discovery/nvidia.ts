@@ -22,6 +22,8 @@ export interface NvidiaOptions {
   /** Program to run; a bare name is looked for on the PATH. */
   readonly program: string;
   readonly timeoutMs?: number;
+  /** End of the whole round, by `performance.now()`: calls that follow others have what is left of it. */
+  readonly untilMs?: number;
   readonly signal?: AbortSignal;
   /** Told of every call and how it ended. */
   readonly onCall?: (call: NvidiaCall) => void;
@@ -196,7 +198,7 @@ async function askOnce(runner: Runner, options: NvidiaOptions, args: readonly st
   const argv = [options.program, ...args];
   try {
     const result = await runner.exec(argv, {
-      timeoutMs: options.timeoutMs ?? NVIDIA_SMI_TIMEOUT_MS,
+      timeoutMs: limitOf(options),
       lock: "driver",
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     });
@@ -206,6 +208,11 @@ async function askOnce(runner: Runner, options: NvidiaOptions, args: readonly st
     if (!(error instanceof RunnerError) || error.kind === "aborted") throw error;
     return { kind: "failed", text: error.message, hung: error.kind === "timeout" || error.kind === "busy" };
   }
+}
+
+/** A call that comes too late is answered with its limit at once, and costs its own facts only. */
+function limitOf({ timeoutMs = NVIDIA_SMI_TIMEOUT_MS, untilMs }: NvidiaOptions): number {
+  return untilMs === undefined ? timeoutMs : Math.max(100, Math.min(timeoutMs, untilMs - performance.now()));
 }
 
 async function withoutTool(runner: Runner): Promise<Omit<NvidiaReport, "calls">> {

@@ -12,14 +12,23 @@ export interface Bundle {
   write(): void;
 }
 
-/** Lays the recording out in a temporary folder. Throws `UserError` when `file` exists: nothing is overwritten. */
-export function recordForBundle(file: string, recorder: Recorder, options: RecordOptions): string {
-  if (existsSync(file)) {
-    throw new UserError({ what: `${file} exists`, why: "a bundle overwrites nothing", fix: "give another name, or remove that file" });
+/** Refuses a file that exists: nothing is overwritten. Asked before the node is looked at, so that nobody waits for a no. */
+export function checkBundleFile(file: string): void {
+  if (!existsSync(file)) return;
+  throw new UserError({ what: `${file} exists`, why: "a bundle overwrites nothing", fix: "give another name, or remove that file" });
+}
+
+/** Lays the recording out in a temporary folder, and leaves none behind when it cannot. */
+export function recordForBundle(recorder: Recorder, options: RecordOptions): string {
+  const top = mkdtempSync(join(tmpdir(), "llmgw-bundle-"));
+  try {
+    const folder = join(top, "machine");
+    recorder.write(folder, options);
+    return folder;
+  } catch (error) {
+    rmSync(top, { recursive: true, force: true });
+    throw error;
   }
-  const folder = join(mkdtempSync(join(tmpdir(), "llmgw-bundle-")), "machine");
-  recorder.write(folder, options);
-  return folder;
 }
 
 /** The recording and the texts beside it, ready to be listed and written. */

@@ -24,6 +24,7 @@ export interface HostRunnerOptions {
 export function createHostRunner(options: HostRunnerOptions): Runner {
   const rounds = new Rounds(options.roundLock ?? hostRoundLock(options.env));
   const { nvmlProbe } = options;
+  const within = pathGuard();
   const run: Runner["exec"] = (argv, execOptions = {}) => exec(argv, execOptions, options.env, rounds);
   return {
     label: "this host",
@@ -200,12 +201,36 @@ function signalNumber(name: string | number | null): number {
   return Object.entries(constants.signals).find(([known]) => known === name)?.[1] ?? 0;
 }
 
-/** Runs one look at a file system under a time limit; not there is `undefined`, anything else a `RunnerError`. */
-async function within<T>(path: string, timeoutMs: number | undefined, look: () => Promise<T | undefined>): Promise<T | undefined> {
+type PathGuard = <T>(path: string, timeoutMs: number | undefined, look: () => Promise<T | undefined>) => Promise<T | undefined>;
+
+/**
+ * Looks at paths under a time limit. A look that hangs (an adapter's file in sysfs, a folder of a dead file server) keeps one thread of
+ * the runtime's few until it returns: until then the path is not looked at again, or some looks later nothing would be read any more.
+ */
+function pathGuard(): PathGuard {
+  const hanging = new Set<string>();
+  return async (path, timeoutMs, look) => {
+    if (hanging.has(path)) throw new RunnerError("timeout", `${path} has not answered an earlier look yet`);
+    const looking = look();
+    try {
+      return await inTime(path, timeoutMs, looking);
+    } catch (error) {
+      if (error instanceof RunnerError && error.kind === "timeout") {
+        hanging.add(path);
+        const forget = (): void => void hanging.delete(path);
+        looking.then(forget, forget);
+      }
+      throw error;
+    }
+  };
+}
+
+/** Not there is `undefined`, anything else a `RunnerError`. */
+async function inTime<T>(path: string, timeoutMs: number | undefined, looking: Promise<T | undefined>): Promise<T | undefined> {
   const done = new AbortController();
   const limit = timeoutMs ?? DEFAULT_TIMEOUT_MS;
   try {
-    const outcome = await Promise.race([look().then((value) => ({ value })), after(limit, done.signal)]);
+    const outcome = await Promise.race([looking.then((value) => ({ value })), after(limit, done.signal)]);
     if (outcome === "timeout") throw new RunnerError("timeout", `${path} did not answer within ${limit / 1000} s`);
     return outcome.value;
   } catch (error) {

@@ -15,6 +15,7 @@ export const RecordedCommand = v.strictObject({
   stderr: v.optional(v.pipe(FileName, v.description("File with what it printed on stderr"))),
   exit: v.optional(v.pipe(v.number(), v.integer(), v.description("Exit code. Default 0"))),
   delay_ms: v.optional(v.pipe(v.number(), v.minValue(0), v.description("Time until it answers"))),
+  busy: v.optional(v.pipe(v.boolean(), v.description("It was not asked: an earlier query still hung in the driver"))),
   hangs: v.optional(v.pipe(v.boolean(), v.description("It never ends: the caller runs into its time limit"))),
 });
 export type RecordedCommand = v.InferOutput<typeof RecordedCommand>;

@@ -60,6 +60,7 @@ async function replay(
     if ((machine.absent_commands ?? []).includes(program) || machine.unrecorded === "absent") return undefined;
     throw unrecorded(name, `the command "${argv.join(" ")}"`);
   }
+  if (command.busy === true) throw new RunnerError("busy", `${argv.join(" ")}: not asked, an earlier query still hung in the driver`);
   const limitMs = options.timeoutMs ?? 5_000;
   const delayMs = command.hangs === true ? Number.POSITIVE_INFINITY : (command.delay_ms ?? 0);
   const waitMs = Math.min(delayMs, limitMs);

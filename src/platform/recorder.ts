@@ -8,6 +8,7 @@
 import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { stringify } from "yaml";
+import { contentHash } from "../lib/content-hash.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import type { MachineFile, RecordedCommand } from "./machine-file.ts";
 import { createMask, type Mask } from "./mask.ts";
@@ -38,7 +39,7 @@ export interface RecordSummary {
 }
 
 interface Memory {
-  readonly commands: Map<string, { readonly argv: readonly string[]; readonly result: ExecResult | "absent" | "hung" }>;
+  readonly commands: Map<string, { readonly argv: readonly string[]; readonly result: ExecResult | "absent" | "hung" | "busy" }>;
   readonly files: Map<string, Uint8Array>;
   readonly folders: Set<string>;
   readonly links: Map<string, string>;
@@ -136,7 +137,9 @@ function recordingRunner(inner: Runner, memory: Memory, leaveOut: readonly strin
         memory.commands.set(key, { argv, result: result ?? "absent" });
         return result;
       } catch (error) {
-        if (error instanceof RunnerError && error.kind !== "aborted") memory.commands.set(key, { argv, result: "hung" });
+        if (error instanceof RunnerError && error.kind !== "aborted") {
+          memory.commands.set(key, { argv, result: error.kind === "busy" ? "busy" : "hung" });
+        }
         throw error;
       }
     },
@@ -287,17 +290,16 @@ function hasAncestor(path: string, paths: ReadonlySet<string>): boolean {
 
 function writeCommands(memory: Memory, folder: string, text: (original: string) => string): RecordedCommand[] {
   const commands: RecordedCommand[] = [];
+  const stems = new Set<string>();
   for (const { argv, result } of memory.commands.values()) {
     if (result === "absent") continue;
     const words = [basename(argv[0] ?? ""), ...argv.slice(1)].map(text);
-    if (result === "hung") {
-      commands.push({ argv: words, hangs: true });
+    if (result === "hung" || result === "busy") {
+      commands.push({ argv: words, ...(result === "hung" ? { hangs: true } : { busy: true }) });
       continue;
     }
-    const stem = words
-      .join(" ")
-      .replace(/[^A-Za-z0-9]+/g, "-")
-      .replace(/^-+|-+$/g, "");
+    const stem = fileStem(words, stems);
+    stems.add(stem);
     if (result.stdout !== "") writeFileSync(join(folder, `${stem}.txt`), text(result.stdout));
     if (result.stderr !== "") writeFileSync(join(folder, `${stem}.stderr.txt`), text(result.stderr));
     commands.push({
@@ -308,6 +310,17 @@ function writeCommands(memory: Memory, folder: string, text: (original: string) 
     });
   }
   return commands;
+}
+
+/** No file name is longer, in bytes (`NAME_MAX`), and `.stderr.txt` comes behind. */
+const MAX_STEM = 80;
+
+/** A file name for a command line: readable, short, and another one for each. */
+function fileStem(words: readonly string[], taken: ReadonlySet<string>): string {
+  const line = words.join(" ");
+  const stem = line.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  if (stem.length <= MAX_STEM && !taken.has(stem)) return stem;
+  return `${stem.slice(0, MAX_STEM)}-${contentHash(JSON.stringify(words)).slice(0, 8)}`;
 }
 
 /** Links first: what lies behind one is written where it really stands. */

@@ -11,6 +11,7 @@
 import {
   closeSync,
   constants,
+  linkSync,
   lstatSync,
   mkdirSync,
   openSync,
@@ -106,22 +107,55 @@ function tryTake(folder: string): Attempt | undefined {
     mkdirSync(folder, { recursive: true, mode: folder.startsWith("/run/") ? 0o755 : 0o700 });
     // A folder under /tmp may have been planted by somebody else.
     if (folder.startsWith("/tmp/") && lstatSync(folder).uid !== process.getuid?.()) return undefined;
-    const fd = openSync(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | constants.O_NOFOLLOW, 0o644);
-    writeSync(fd, JSON.stringify(file));
-    closeSync(fd);
-  } catch (error) {
-    const exists = error instanceof Error && "code" in error && error.code === "EEXIST";
-    return exists && lstatSync(path, { throwIfNoEntry: false }) !== undefined ? { kind: "held", verdict: { kind: "wait" } } : undefined;
+    if (nameOnce(path, JSON.stringify(file))) return { kind: "taken", round: heldRound(path, file) };
+  } catch {
+    return undefined;
   }
-  return { kind: "taken", round: heldRound(path, file) };
+  // Taken in this moment, or something that no llmgw wrote: a lock has its content from the first moment on.
+  if (isForeign(path)) rmSync(path, { force: true });
+  return { kind: "held", verdict: { kind: "wait" } };
+}
+
+/** Gives a file its name together with its content, unless somebody has the name: nobody ever reads half of it. */
+function nameOnce(path: string, content: string): boolean {
+  const beside = `${path}.${process.pid}.new`;
+  rmSync(beside, { force: true });
+  const fd = openSync(beside, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | constants.O_NOFOLLOW, 0o644);
+  try {
+    writeSync(fd, content);
+    linkSync(beside, path);
+    return true;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "EEXIST") return false;
+    throw error;
+  } finally {
+    closeSync(fd);
+    rmSync(beside, { force: true });
+  }
+}
+
+/** Not ours to read, and not that of a newer version either. */
+function isForeign(path: string): boolean {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
+    const version = typeof value === "object" && value !== null && "version" in value ? value.version : undefined;
+    return typeof version !== "number" || (version === 1 && readRound(path) === undefined);
+  } catch (error) {
+    return !(error instanceof Error && "code" in error);
+  }
 }
 
 function heldRound(path: string, file: RoundFile): Round {
   const children: ProcessIdentity[] = [];
   const save = (active: boolean, left: readonly ProcessIdentity[]): void => {
     const temporary = `${path}.${process.pid}`;
-    writeFileSync(temporary, JSON.stringify({ ...file, active, children: left }), { mode: 0o644 });
-    renameSync(temporary, path);
+    try {
+      writeFileSync(temporary, JSON.stringify({ ...file, active, children: left }), { mode: 0o644 });
+      renameSync(temporary, path);
+    } catch {
+      // A full disk: the lock still holds by its holder, and only what is left behind is forgotten.
+      rmSync(temporary, { force: true });
+    }
   };
   return {
     add: (pid) => {

@@ -125,3 +125,24 @@ test.each([
   expect(stdout).toContain("waived  driver-nouveau: card 0000:18:00.0 is held by nouveau (waived: draws the screen)");
   expect(stderr).toContain("a waiver names no check id=driver-nouvau near=driver-nouveau");
 });
+
+test("--bundle says that its file exists before anything is looked at", async () => {
+  using folder = temporaryFolder();
+  const file = join(folder.path, "there.tar.gz");
+  writeFileSync(file, "mine");
+  // No machine and no host is given: looking at one would be a bug of this test's own.
+  expect(await doctor("--bundle", file)).toMatchObject({ exitCode: 2, stderr: expect.stringContaining(`${file} exists`) });
+  expect(readFileSync(file, "utf8")).toBe("mine");
+});
+
+test("cards that take 8 s to wake up are not called hung", async () => {
+  using folder = temporaryFolder();
+  cpSync(join(import.meta.dir, "../../fakes/machines/h100-nvswitch-8"), folder.path, { recursive: true, verbatimSymlinks: true });
+  const machine = join(folder.path, "machine.yaml");
+  writeFileSync(machine, readFileSync(machine, "utf8").replace(/^( +)stdout: nvidia-smi.*$/gm, "$&\n$1delay_ms: 8000"));
+  const { exitCode, stdout } = await doctor("--machine", folder.path, "--json");
+  const { findings } = v.parse(DoctorReport, JSON.parse(stdout));
+  expect(findings.find((finding) => finding.id === "driver-query-hung")?.result).toBe("ok");
+  expect(findings.filter((finding) => finding.result === "problem" && finding.severity !== "advise")).toEqual([]);
+  expect(exitCode).toBe(0);
+});

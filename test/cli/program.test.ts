@@ -95,7 +95,7 @@ describe.skipIf(!existsSync("/dev/full"))("a full disk", () => {
   test("below stdout is said as what it is, with 2: no bug of ours, and no answer either", () => {
     using folder = temporaryFolder();
     layOut(folder.path, SMALL_NODE);
-    for (const words of ["inventory --json --machine .", "--help", "inventory --version"]) {
+    for (const words of ["inventory --json --machine .", "--help", "inventory --version", "--version", "-V"]) {
       const said = shell(folder.path, `{ llmgw ${words} >/dev/full; } 2>&1; echo $?`);
       expect(said).toContain("llmgw: the answer could not be written to stdout\n  why: ENOSPC");
       expect(said).toEndWith("\n2\n");

@@ -221,7 +221,7 @@ describe("a mistake in the words exits with 2, says what, why and what to do on 
     test(`${fact}: llmgw ${words.join(" ")}`, async () => {
       const { exitCode, stdout, stderr } = await runLlmgw(words);
       expect(stderr).toStartWith(`${explanation(...says)}\n`);
-      expect(stderr).toMatch(new RegExp(`\\nUsage: ${usage}( (COMMAND|\\[COMMAND\\] \\[FLAGS\\]|\\[FLAGS\\]|bash.*))?\\n`));
+      expect(stderr).toMatch(new RegExp(`\\nUsage: ${usage}( (COMMAND|\\[COMMAND\\] \\[FLAGS\\]|\\[FLAGS\\]( bash.*)?))?\\n`));
       expect(stdout).toBe("");
       expect(exitCode).toBe(2);
     });
@@ -258,7 +258,7 @@ describe("help", () => {
     [["inventory", "--help"], "Usage: llmgw inventory [FLAGS]\n"],
     [["agent", "inventory", "-h"], "Usage: llmgw agent inventory [FLAGS]\n"],
     [["-h", "agent", "inventory"], "Usage: llmgw agent inventory [FLAGS]\n"],
-    [["completion", "--help"], "Usage: llmgw completion bash|zsh|fish\n"],
+    [["completion", "--help"], "Usage: llmgw completion [FLAGS] bash|zsh|fish\n"],
   ] as const) {
     test(`llmgw ${words.join(" ")} is on stdout, with 0`, async () => {
       const { exitCode, stdout, stderr } = await runLlmgw(words);

@@ -6,6 +6,7 @@ import { groupLives, processState } from "../../src/platform/processes.ts";
 import { takeRound } from "../../src/platform/round-lock.ts";
 import { type Runner, RunnerError } from "../../src/platform/runner.ts";
 import { temporaryFolder } from "../support/folders.ts";
+import { until } from "../support/processes.ts";
 
 const env = { PATH: process.env.PATH, HOME: "/nowhere" };
 
@@ -129,6 +130,57 @@ test("a lock whose holder died, and one of another boot, are taken over", async 
   const bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   writeFileSync(lock, JSON.stringify({ ...dead, boot_id: bootId, holder: { pid: process.pid, start_ticks: 1 }, children: [] }));
   expect(await runner(folder.path).exec(["true"], { lock: "driver" })).toMatchObject({ exitCode: 0 });
+});
+
+test("what stands in the lock's place and no llmgw wrote holds nobody out", async () => {
+  using folder = temporaryFolder();
+  const lock = join(folder.path, "driver-round.json");
+  for (const content of ["", "{", "[]", '{"version":1}']) {
+    writeFileSync(lock, content);
+    expect(await runner(folder.path).exec(["true"], { lock: "driver" })).toMatchObject({ exitCode: 0 });
+    expect(existsSync(lock)).toBe(false);
+  }
+});
+
+test("a lock is never seen without its content, however many take and leave it", async () => {
+  using folder = temporaryFolder();
+  const lock = join(folder.path, "driver-round.json");
+  // Another process, since this one cannot look while it writes. It looks some hundred thousand times a second.
+  const script = `
+    const { existsSync, statSync } = require("node:fs");
+    let empty = 0;
+    console.log("looking");
+    while (!existsSync(process.argv[1] + ".stop")) {
+      for (let at = 0; at < 1000; at++) if (statSync(process.argv[1], { throwIfNoEntry: false })?.size === 0) empty++;
+    }
+    console.log(empty);
+  `;
+  const watcher = Bun.spawn({ cmd: [process.execPath, "-e", script, lock], stdout: "pipe" });
+  const reader = watcher.stdout.getReader();
+  await reader.read();
+  for (let at = 0; at < 1_500; at++) (await takeRound({ folders: [folder.path] })).end();
+  writeFileSync(`${lock}.stop`, "");
+  expect(new TextDecoder().decode((await reader.read()).value).trim()).toBe("0");
+  await watcher.exited;
+});
+
+test("a path that hangs is not looked at again until it has answered, and others are", async () => {
+  using folder = temporaryFolder();
+  const fifo = join(folder.path, "adapter");
+  Bun.spawnSync({ cmd: ["mkfifo", fifo] });
+  writeFileSync(join(folder.path, "other"), "well");
+  const host = runner(folder.path);
+  expect((await failure(host.readFile(fifo, { timeoutMs: 30 }))).message).toContain("did not answer within 0.03 s");
+  for (let at = 0; at < 50; at++) {
+    expect((await failure(host.readFile(fifo, { timeoutMs: 10_000 }))).message).toContain("has not answered an earlier look yet");
+  }
+  expect(new TextDecoder().decode(await host.readFile(join(folder.path, "other")))).toBe("well");
+  // The one look that waits is answered, and then the path counts again.
+  writeFileSync(fifo, "back");
+  await until(
+    async () => (await host.stat(fifo).catch(() => undefined)) !== undefined,
+    () => "the path is still taken for hanging",
+  );
 });
 
 test("a round of another living process is waited for", async () => {
