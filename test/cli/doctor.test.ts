@@ -139,7 +139,8 @@ test("cards that take 8 s to wake up are not called hung", async () => {
   using folder = temporaryFolder();
   cpSync(join(import.meta.dir, "../../fakes/machines/h100-nvswitch-8"), folder.path, { recursive: true, verbatimSymlinks: true });
   const machine = join(folder.path, "machine.yaml");
-  writeFileSync(machine, readFileSync(machine, "utf8").replace(/^( +)stdout: nvidia-smi.*$/gm, "$&\n$1delay_ms: 8000"));
+  writeFileSync(machine, readFileSync(machine, "utf8").replace(/^( +)stdout: (?:L|q-x|topo-m)\..*$/gm, "$&\n$1delay_ms: 8000"));
+  expect(readFileSync(machine, "utf8").split("delay_ms: 8000")).toHaveLength(4);
   const { exitCode, stdout } = await doctor("--machine", folder.path, "--json");
   const { findings } = v.parse(DoctorReport, JSON.parse(stdout));
   expect(findings.find((finding) => finding.id === "driver-query-hung")?.result).toBe("ok");
