@@ -1,5 +1,9 @@
 /** The program: argv and environment in, exit code out. Everything else is handed what it needs. */
 import { versionLine } from "./cli/version.ts";
+import { askEarly, plainInventory } from "./discovery/early.ts";
+import { AGENT_CONFIG_PATH } from "./domain/config-paths.ts";
+import { nvmlCandidates } from "./platform/nvml-places.ts";
+import type { Runner } from "./platform/runner.ts";
 import { askLine, openOutput } from "./platform/terminal.ts";
 
 /** The reader has gone (`llmgw … | head`): nothing is wrong, and nobody is left to tell. */
@@ -27,6 +31,9 @@ async function main(): Promise<number> {
     if (reloads.size === 0) process.exit(129);
     for (const reload of reloads) reload();
   });
+  const early = earlyRunner(stop.signal);
+  // Resolved once the driver is asked, not once it has answered: all else is loaded while it thinks.
+  await early?.runner.catch(() => undefined);
   const { runCli } = await import("./cli/run.ts");
   return runCli(process.argv.slice(2), {
     env: process.env,
@@ -42,11 +49,24 @@ async function main(): Promise<number> {
       reloads.add(run);
       return () => reloads.delete(run);
     },
-    openRunner: async (machine) =>
-      machine === undefined
-        ? (await import("./platform/host-runner.ts")).createHostRunner({ env: process.env, nvmlProbe: [...ownStart(), "nvml-probe"] })
-        : (await import("./platform/machine.ts")).openMachine(machine),
+    openRunner: (machine) => (early !== undefined && early.machine === machine ? early.runner : openRunner(machine)),
   });
+}
+
+async function openRunner(machine: string | undefined): Promise<Runner> {
+  return machine === undefined
+    ? (await import("./platform/host-runner.ts")).createHostRunner({ env: process.env, nvmlProbe: [...ownStart(), "nvml-probe"] })
+    : (await import("./platform/machine.ts")).openMachine(machine);
+}
+
+/** For a plain `inventory`, whose first question is known before anything is read of its words. */
+function earlyRunner(signal: AbortSignal): { readonly machine: string | undefined; readonly runner: Promise<Runner> } | undefined {
+  const plain = plainInventory(process.argv.slice(2));
+  if (plain === undefined) return undefined;
+  const variable = process.env.LLMGW_MACHINE;
+  const machine = plain.machine ?? (variable === "" ? undefined : variable);
+  const library = nvmlCandidates(undefined).length > 0;
+  return { machine, runner: openRunner(machine).then((runner) => askEarly(runner, AGENT_CONFIG_PATH, { library, signal })) };
 }
 
 const [only, ...more] = process.argv.slice(2);

@@ -1,7 +1,8 @@
 /** agent.yaml and flags, as the agent takes them: flags win, and what does not fit is an error here, where inventory only warns. */
 
 import * as v from "valibot";
-import { AGENT_CONFIG_PATH, AgentConfig } from "../domain/agent-config.ts";
+import { AgentConfig } from "../domain/agent-config.ts";
+import { AGENT_CONFIG_PATH } from "../domain/config-paths.ts";
 import { NodeId } from "../domain/node.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import { parseYamlText } from "../lib/yaml-file.ts";

@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { type RunningAgent, startAgent } from "../agent/agent.ts";
 import { type AgentFlags, readAgentConfig } from "../agent/config.ts";
-import { AGENT_CONFIG_PATH } from "../domain/agent-config.ts";
+import { AGENT_CONFIG_PATH } from "../domain/config-paths.ts";
 import { defaultStateDir, machineStateDir, noStateDir } from "../domain/state-dir.ts";
 import { systemClock } from "../lib/clock.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";

@@ -1,5 +1,7 @@
 /** `llmgw server`: the control plane, until it is told to stop. */
-import { SERVER_CONFIG_PATH, ServerConfig } from "../domain/server-config.ts";
+
+import { SERVER_CONFIG_PATH } from "../domain/config-paths.ts";
+import { ServerConfig } from "../domain/server-config.ts";
 import { defaultStateDir } from "../domain/state-dir.ts";
 import { systemClock } from "../lib/clock.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";

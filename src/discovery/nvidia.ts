@@ -7,16 +7,11 @@ import type { UnusableCard } from "../domain/inventory.ts";
 import { compact } from "../lib/compact.ts";
 import { type ExecResult, type Runner, RunnerError } from "../platform/runner.ts";
 import type { QueriedCard } from "./cards.ts";
+import { NVIDIA_SMI_TIMEOUT_MS } from "./nvidia-forms.ts";
 import { explainFailure, type Failure, type FailureKind } from "./nvidia-smi/failure.ts";
 import { type ListReport, parseList } from "./nvidia-smi/list.ts";
 import { parseTopology, type TopologyReport } from "./nvidia-smi/topology.ts";
 import { byBusId, discoverProcNvidia, listNvidiaCards, type ProcNvidia } from "./pci.ts";
-
-/**
- * Limit of one call. Eight cards without persistence take up to 3 s each for the first client (ECC scrub); a reset by another
- * process blocks for some seconds. Beyond that the driver hangs.
- */
-export const NVIDIA_SMI_TIMEOUT_MS = 20_000;
 
 export interface NvidiaOptions {
   /** Program to run; a bare name is looked for on the PATH. */

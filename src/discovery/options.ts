@@ -1,6 +1,7 @@
 /** From flags and agent.yaml to what discovery is asked for. Flags win. */
 
-import { AGENT_CONFIG_PATH, AgentConfig } from "../domain/agent-config.ts";
+import { AgentConfig } from "../domain/agent-config.ts";
+import { AGENT_CONFIG_PATH } from "../domain/config-paths.ts";
 import { messageOf } from "../lib/user-error.ts";
 import { checkYamlText } from "../lib/yaml-file.ts";
 import { type Runner, RunnerError, readText } from "../platform/runner.ts";

@@ -3,8 +3,6 @@ import * as v from "valibot";
 import { ListenAddress } from "./listen-address.ts";
 import { NodeId } from "./node.ts";
 
-export const AGENT_CONFIG_PATH = "/etc/llmgw/agent.yaml";
-
 const AbsolutePath = v.pipe(v.string(), v.regex(/^\//, "an absolute path"));
 
 export const FabricDeclaration = v.strictObject({

@@ -2,8 +2,6 @@
 import * as v from "valibot";
 import { ListenAddress } from "./listen-address.ts";
 
-export const SERVER_CONFIG_PATH = "/etc/llmgw/server.yaml";
-
 const AbsolutePath = v.pipe(v.string(), v.regex(/^\//, "an absolute path"));
 const Seconds = v.pipe(v.number(), v.minValue(1));
 

@@ -1,6 +1,6 @@
 /** `llmgw inventory` on small machines: what its flags and agent.yaml do. */
 import { describe, expect, test } from "bun:test";
-import { AGENT_CONFIG_PATH } from "../../src/domain/agent-config.ts";
+import { AGENT_CONFIG_PATH } from "../../src/domain/config-paths.ts";
 import { runLlmgw } from "../support/cli.ts";
 import { layOut, temporaryFolder } from "../support/folders.ts";
 import { SMALL_NODE } from "../support/small-node.ts";

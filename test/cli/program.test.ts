@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readFileSync, watch } from "node:fs";
 import { join } from "node:path";
 import { versionLine } from "../../src/cli/version.ts";
+import { runLlmgw } from "../support/cli.ts";
 import { layOut, temporaryFolder } from "../support/folders.ts";
 import { SMALL_NODE } from "../support/small-node.ts";
 
@@ -90,6 +91,18 @@ describe("pipes", () => {
     expect(shell(folder.path, "llmgw nonsense 2>&-; echo $?")).toBe("2\n");
   });
 });
+
+test.each(["h100-nvswitch-8", "a100-mig-mixed", "nvidia-smi-hangs", "no-driver", "h100-card-lost"])(
+  "what is asked early, before the program is loaded, changes nothing about the answer: %s",
+  async (machine) => {
+    using folder = temporaryFolder();
+    const early = run(folder.path, "inventory", "--json", "--machine", machine);
+    // The same with a word that has nothing asked early.
+    const { stdout } = await runLlmgw(["inventory", "--json", `--machine=${machine}`]);
+    expect([early.exitCode, early.stdout]).toEqual([0, stdout]);
+  },
+  60_000,
+);
 
 describe.skipIf(!existsSync("/dev/full"))("a full disk", () => {
   test("below stdout is said as what it is, with 2: no bug of ours, and no answer either", () => {
