@@ -16,6 +16,7 @@ import { nodeIdOf } from "./config.ts";
 import { controlPlaneFacts } from "./control-plane.ts";
 import { credentialStore } from "./credential.ts";
 import type { ServerPlace } from "./join.ts";
+import { cardsFile, readKnownCards, rememberCards } from "./known-cards.ts";
 import { createLink, type Link } from "./link.ts";
 import { createMembership } from "./membership.ts";
 import { type MetricsServer, serveMetrics } from "./metrics.ts";
@@ -123,9 +124,11 @@ async function start(options: AgentOptions, undo: (() => void | Promise<void>)[]
     plan: planOf(config, options),
     // The clock of a recorded machine stands still: what it says of certificates and offsets would be wrong.
     ...(runner.kind === "host" ? { controlPlane: (signal: AbortSignal) => controlPlaneFacts(server, () => clock.nowMs(), signal) } : {}),
+    remembered: () => readKnownCards(cardsFile(options.stateDir)),
     onInventory: (inventory) => {
       link?.set("inventory", inventory);
       inventoryFile.remember(inventory);
+      inventoryFile.alsoWrite(() => rememberCards(cardsFile(options.stateDir), inventory, new Date(clock.nowMs()), log));
     },
     onLoad: (sample) => link?.setLoad(sample),
     onFindings: (findings) => link?.set("findings", findings),
@@ -261,6 +264,10 @@ function rememberedInventory({ stateDir, log }: AgentOptions) {
       writing = writing
         .then(() => writeWholeFile(`${stateDir}/inventory.json`, text, { mode: 0o600 }))
         .catch((error: unknown) => log.warn("the inventory could not be written down", { problem: messageOf(error) }));
+    },
+    /** Does something else in its turn. */
+    alsoWrite: (work: () => Promise<void>): void => {
+      writing = writing.then(work);
     },
     written: (): Promise<void> => writing,
   };

@@ -9,7 +9,7 @@ import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
 import { type CollectOptions, collectBeside, collectFacts } from "../doctor/collect.ts";
 import { activeFindings, DEBOUNCE, type DebounceState, debounce } from "../doctor/debounce.ts";
-import type { ControlPlaneFacts } from "../doctor/facts.ts";
+import type { ControlPlaneFacts, Facts } from "../doctor/facts.ts";
 import { type AgentConfig, waiversOf } from "../domain/agent-config.ts";
 import { type DoctorReport, type Finding, reportOf } from "../domain/finding.ts";
 import type { Inventory } from "../domain/inventory.ts";
@@ -35,6 +35,8 @@ export interface WatchOptions {
   readonly plan: WatchPlan;
   /** The way to the control plane, once the node has joined one. */
   readonly controlPlane?: (signal: AbortSignal) => Promise<ControlPlaneFacts | undefined>;
+  /** Cards that were here before. */
+  readonly remembered?: () => Promise<Facts["remembered"]>;
   /** Without what changes from moment to moment. */
   readonly onInventory: (inventory: Inventory) => void;
   readonly onLoad: (sample: LoadSample) => void;
@@ -230,11 +232,12 @@ class NodeWatch implements Watch {
     const { runner } = this.options;
     const { config, discover: plan } = this.plan;
     const collect: CollectOptions = { discover: { ...plan, signal }, config, warnings: [] };
-    const [facts, controlPlane] = await Promise.all([
+    const [facts, controlPlane, remembered] = await Promise.all([
       shared === undefined ? collectFacts(runner, collect) : collectBeside(runner, collect, Promise.resolve(shared)),
       this.options.controlPlane?.(signal),
+      this.options.remembered?.(),
     ]);
-    return runChecks(CHECKS, { ...facts, controlPlane }, { waivers: waiversOf(config) });
+    return runChecks(CHECKS, { ...facts, controlPlane, remembered }, { waivers: waiversOf(config) });
   }
 }
 

@@ -3,7 +3,7 @@
  * hold the replaced names, and whoever opens the bundle sees the same.
  */
 import { resolve } from "node:path";
-import { REPLAYED_MODEL_DIRS } from "../discovery/options.ts";
+import { replayedModelDirs } from "../discovery/options.ts";
 import { migModes } from "../doctor/cards.ts";
 import { runChecks } from "../doctor/check.ts";
 import { CHECKS } from "../doctor/checks.ts";
@@ -24,7 +24,7 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
   checkBundleFile(file);
   const host = await ctx.runner();
   const { discover } = await collectOptions(host, ctx.env);
-  const recorder = createRecorder(withExcerpts(host), [...discover.modelDirs, ...REPLAYED_MODEL_DIRS]);
+  const recorder = createRecorder(withExcerpts(host), [...discover.modelDirs, ...replayedModelDirs(host.home)]);
   let machine: string | undefined;
   const progress = ctx.progress("looking at this node: all that doctor reads");
   try {

@@ -81,20 +81,24 @@ async function inspect(ctx: Context): Promise<Facts> {
   const options = await collectOptions(runner, ctx.env, ctx.signal);
   const progress = ctx.progress("looking at this node: driver, cards, adapters, kernel log, disks");
   try {
-    const [facts, controlPlane] = await Promise.all([collectFacts(runner, options), lookAtControlPlane(ctx, runner)]);
-    return { ...facts, controlPlane };
+    const [facts, beside] = await Promise.all([collectFacts(runner, options), lookBeside(ctx, runner)]);
+    return { ...facts, ...beside };
   } finally {
     progress.done();
   }
 }
 
-/** Of a node that has joined, as far as this user may read its credential; the server's address and certificate stand beside it. */
-async function lookAtControlPlane(ctx: Context, runner: Runner): Promise<Facts["controlPlane"]> {
+/** What an agent of this node knows, as far as this user may read its state: the way to its server, and cards that were here before. */
+async function lookBeside(ctx: Context, runner: Runner): Promise<Pick<Facts, "controlPlane" | "remembered">> {
   const stateDir = runner.kind === "host" ? defaultStateDir("agent", ctx) : undefined;
-  if (stateDir === undefined) return undefined;
-  const { joinedPlace, controlPlaneFacts } = await import("../agent/control-plane.ts");
-  const place = await joinedPlace(stateDir);
-  return place === undefined ? undefined : controlPlaneFacts(place, () => ctx.now().getTime(), ctx.signal);
+  if (stateDir === undefined) return { controlPlane: undefined, remembered: undefined };
+  const [{ joinedPlace, controlPlaneFacts }, { cardsFile, readKnownCards }] = await Promise.all([
+    import("../agent/control-plane.ts"),
+    import("../agent/known-cards.ts"),
+  ]);
+  const [place, remembered] = await Promise.all([joinedPlace(stateDir), readKnownCards(cardsFile(stateDir))]);
+  const controlPlane = place === undefined ? undefined : await controlPlaneFacts(place, () => ctx.now().getTime(), ctx.signal);
+  return { controlPlane, remembered };
 }
 
 function listAnswer(): Answer {

@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import { type DiscoverOptions, discover, discoverWithSources } from "../discovery/discover.ts";
 import { checkIbRoot } from "../discovery/infiniband.ts";
-import { type ChosenOptions, discoverOptions, REPLAYED_MODEL_DIRS } from "../discovery/options.ts";
+import { type ChosenOptions, discoverOptions, replayedModelDirs } from "../discovery/options.ts";
 import type { Inventory } from "../domain/inventory.ts";
 import { UserError } from "../lib/user-error.ts";
 import type { Recorder } from "../platform/recorder.ts";
@@ -72,7 +72,7 @@ async function startRecorder(host: Runner, folder: string, modelDirs: readonly s
   const { checkRecordFolder, createRecorder } = await import("../platform/recorder.ts");
   checkRecordFolder(folder);
   const { withExcerpts } = await import("../doctor/collect-driver.ts");
-  return createRecorder(withExcerpts(host), [...modelDirs, ...REPLAYED_MODEL_DIRS]);
+  return createRecorder(withExcerpts(host), [...modelDirs, ...replayedModelDirs(host.home)]);
 }
 
 async function inspect(ctx: Context, runner: Runner, options: DiscoverOptions): Promise<Inventory> {

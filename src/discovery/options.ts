@@ -104,5 +104,7 @@ async function readAgentConfig(runner: Runner): Promise<ReadConfig> {
   return { config: rest, warnings: warnings.map((warning) => `${warning}; the key is not used`) };
 }
 
-/** What a recorded machine is asked for by default, whoever recorded it and whatever folders they named. */
-export const REPLAYED_MODEL_DIRS: readonly string[] = usualModelDirs("/root", {});
+/** What a recorded machine is asked for by default, whatever folders and variables its recorder had. `home` is that of its recording. */
+export function replayedModelDirs(home: string): readonly string[] {
+  return usualModelDirs(home, {});
+}

@@ -1,6 +1,6 @@
 /** What the machine says of NVIDIA's driver and cards without asking the driver: bus, module, libraries, device nodes, kernel log. */
 import { parseBusId } from "../domain/bus-id.ts";
-import { type ExecResult, type Runner, readText } from "../platform/runner.ts";
+import { type ExecResult, type FileRights, type Runner, readText } from "../platform/runner.ts";
 import type { CapabilityInstance, Facts, KernelLog, MigMinors, ModuleFile, PciFunction, Read, Service } from "./facts.ts";
 import { step } from "./step.ts";
 
@@ -12,6 +12,7 @@ type DriverFacts = Pick<
   | "moduleFiles"
   | "deviceNodes"
   | "capabilityNodes"
+  | "closedNodes"
   | "kernelLog"
   | "services"
   | "fabricManagerVersion"
@@ -36,6 +37,7 @@ export async function collectDriver(runner: Runner): Promise<DriverFacts> {
       step("mig-minors", LIMIT_MS, async () => parseMigMinors(await readText(runner, "/proc/driver/nvidia-caps/mig-minors", READ))),
       step("capability tree", LIMIT_MS, () => listCapabilities(runner)),
     ]);
+  const closedNodes = await step("rights of device nodes", LIMIT_MS, () => findClosed(runner, deviceNodes, capabilityNodes));
   const switched = pci.kind === "read" && pci.value.some((one) => one.classCode === "0680");
   const fabricManagerVersion: Read<string> = switched
     ? await step("fabric manager", LIMIT_MS, async () =>
@@ -49,12 +51,59 @@ export async function collectDriver(runner: Runner): Promise<DriverFacts> {
     moduleFiles,
     deviceNodes,
     capabilityNodes,
+    closedNodes: closedNodes.kind === "read" ? closedNodes.value : [],
     kernelLog,
     services,
     fabricManagerVersion,
     migMinors,
     migInstances,
   };
+}
+
+/** Nodes without the rights that this user needs: read and write of the cards, read of the capabilities. Root opens all of them. */
+async function findClosed(runner: Runner, nodes: Read<readonly string[]>, caps: Read<readonly string[]>): Promise<readonly string[]> {
+  const user = parseUser(await readText(runner, "/proc/self/status", READ));
+  if (user === undefined || user.uid === 0) return [];
+  const names = [
+    ...(nodes.kind === "read" ? nodes.value.filter((name) => /^nvidia(?:ctl|-uvm|\d+)$/.test(name)) : []),
+    ...(caps.kind === "read" ? caps.value.filter((name) => /^nvidia-cap\d+$/.test(name)).map((name) => `nvidia-caps/${name}`) : []),
+  ];
+  const closed = await Promise.all(
+    names.map(async (name) => {
+      const found = await runner.stat(`/dev/${name}`, READ);
+      return found?.rights !== undefined && !mayOpen(user, found.rights, name.startsWith("nvidia-caps/") ? 4 : 6) ? [name] : [];
+    }),
+  );
+  return closed.flat();
+}
+
+interface User {
+  readonly uid: number;
+  readonly groups: readonly number[];
+}
+
+/** Effective ids and supplementary groups. Source: proc_pid_status(5). */
+export function parseUser(status: string | undefined): User | undefined {
+  const uid = /^Uid:\s+\d+\s+(\d+)/m.exec(status ?? "")?.[1];
+  const gid = /^Gid:\s+\d+\s+(\d+)/m.exec(status ?? "")?.[1];
+  const more = /^Groups:[ \t]*([\d \t]*)$/m.exec(status ?? "")?.[1] ?? "";
+  if (uid === undefined || gid === undefined) return undefined;
+  return {
+    uid: Number(uid),
+    groups: [
+      Number(gid),
+      ...more
+        .split(/\s+/)
+        .filter((word) => word !== "")
+        .map(Number),
+    ],
+  };
+}
+
+/** Owner, else group, else others: the first that applies decides. Source: inode(7). `wanted`: 4 read, 6 read and write. */
+export function mayOpen(user: User, { mode, uid, gid }: FileRights, wanted: 4 | 6): boolean {
+  const bits = user.uid === uid ? mode >> 6 : user.groups.includes(gid) ? mode >> 3 : mode;
+  return (bits & wanted) === wanted;
 }
 
 const PCI_DEVICES = "/sys/bus/pci/devices";

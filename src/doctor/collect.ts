@@ -84,6 +84,7 @@ export async function collectBeside(runner: Runner, options: CollectOptions, dis
     engines: undefined,
     markedProcesses: undefined,
     controlPlane: undefined,
+    remembered: undefined,
   };
 }
 

@@ -267,6 +267,11 @@ function judgeNodes(facts: Facts): readonly Verdict[] {
   if (!nodes.some((name) => /^(null|nvidiactl|nvidia-uvm|nvidia\d+)$/.test(name))) return [unknown("/dev was recorded in part only")];
   const wanted = ["nvidiactl", "nvidia-uvm", ...cards.map((card) => `nvidia${card.minor}`)];
   const missing = wanted.filter((name) => !nodes.includes(name));
+  const closed = wanted.filter((name) => facts.closedNodes.includes(name));
+  if (missing.length === 0 && closed.length > 0) {
+    // Root opens all of them, and engines may run as another user than the one who looks.
+    return [unknown(`needs root, or the engines' user: this one may not open ${closed.map((name) => `/dev/${name}`).join(", ")}`)];
+  }
   if (missing.length === 0) return [ok(`${count(wanted.length, "device node")} present`)];
   return missing.map((name) => ({
     result: "problem" as const,

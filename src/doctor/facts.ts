@@ -148,6 +148,20 @@ export interface Facts {
   readonly proc: ProcNvidia | undefined;
   readonly libraryVersion: Read<string>;
   readonly moduleFiles: Read<readonly ModuleFile[]>;
+  /** Cards that were here before, as an agent wrote them down in `file`; `undefined` where none has run. */
+  readonly remembered:
+    | {
+        readonly file: string;
+        readonly cards: readonly {
+          readonly pci_bus_id: string;
+          readonly name: string;
+          readonly class?: string | undefined;
+          readonly last_seen_at: string;
+        }[];
+      }
+    | undefined;
+  /** Those of NVIDIA's device nodes, `nvidiactl`, `nvidia-caps/nvidia-cap3`, that the user who looks may not open. */
+  readonly closedNodes: readonly string[];
   /** Names in /dev and in /dev/nvidia-caps. */
   readonly deviceNodes: Read<readonly string[]>;
   readonly capabilityNodes: Read<readonly string[]>;

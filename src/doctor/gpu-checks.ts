@@ -34,7 +34,7 @@ export const gpuChecks: readonly Check[] = [
     depends_on: [...DRIVER, "gpu-off-bus"],
     title: "every card on the bus is known to the driver",
     explain:
-      "A card that the PCI bus lists and the driver does not has failed to come up: its kernel messages say why. Read from the PCI list, the driver's own list in /proc and nvidia-smi. A card that is handed to a virtual machine (vfio) is not ours and not missed.",
+      "A card that the PCI bus lists and the driver does not has failed to come up: its kernel messages say why. Where an agent runs, a card that it once saw and that the bus does not list any more is missed as well. Read from the PCI list, the driver's own list in /proc, nvidia-smi and the agent's cards.json. A card that is handed to a virtual machine (vfio) is not ours and not missed.",
     judge: judgeMissing,
   },
   {
@@ -64,7 +64,7 @@ export const gpuChecks: readonly Check[] = [
     depends_on: ANSWERING,
     title: "no Xid since boot that speaks of the hardware",
     explain:
-      "The driver reports faults as numbers in the kernel log. 13, 31, 43, 45 and 68 are faults of programs (advise); 63, 92 and 94 are contained or warnings (degrade); 48, 64, 74, 79, 95, 109, 119, 120, 140, 143 and unknown ones that name a reset block the card. Needs the kernel log, which only root and some groups may read.",
+      "The driver reports faults as numbers in the kernel log. 13, 31, 43, 45 and 68 are faults of programs (advise); 63, 92 and 94 are contained or warnings (degrade); 48, 64, 74, 79, 95, 109, 119, 120, 140, 143 and unknown ones that name a reset block the card. `doctor.xids` in agent.yaml says otherwise where that is wanted. Needs the kernel log, which only root and some groups may read.",
     judge: judgeXid,
   },
   {
@@ -171,27 +171,51 @@ export const gpuChecks: readonly Check[] = [
 
 function judgeMissing(facts: Facts): readonly Verdict[] {
   const cards = cardsOf(facts);
-  if (cards.length === 0) return [noCards(facts)];
+  if (cards.length === 0) return [...goneCards(facts), noCards(facts)];
   const asked = facts.nvidia.list !== undefined || facts.nvidia.query !== undefined;
   if (!asked) return [unknown("the driver's list of cards could not be read")];
-  return cards.map((card): Verdict => {
-    const subject = subjectOf(card);
-    const seen = card.raw !== undefined || card.listed !== undefined || card.lostReason !== undefined;
-    if (seen || card.leftAlone) return ok(`${nameOf(card)} is known to bus and driver`, subject);
-    return {
-      result: "problem",
-      subject,
-      message: `${nameOf(card)}${card.name === undefined ? "" : ` (${card.name})`} is on the bus but not in the driver`,
-      evidence: [
-        evidence(`/sys/bus/pci/devices/${card.busId ?? "-"}`, `present, driver ${card.pci?.driver ?? "none"}`),
-        evidence("nvidia-smi -L", "not listed", "listed"),
-      ],
-      fix: [
-        fix("look for the reason in the kernel log", `journalctl -k -b | grep -e NVRM -e ${card.busId ?? "nvidia"}`, ["root"], true),
-        fix("then a cold power cycle; if it stays away, reseat the card", undefined, ["reboot", "hands"]),
-      ],
-    };
-  });
+  return [...goneCards(facts), ...cards.map((card) => judgeKnownToDriver(card))];
+}
+
+/** Cards that an agent saw here once and that the bus does not list any more. */
+function goneCards(facts: Facts): readonly Verdict[] {
+  const bus = known(facts.pci);
+  if (bus === undefined || facts.remembered === undefined) return [];
+  const { file, cards } = facts.remembered;
+  const gone = cards.filter((card) => !bus.some((one) => one.busId === card.pci_bus_id));
+  return gone.map((card) => ({
+    result: "problem" as const,
+    subject: { kind: "gpu" as const, pci_bus_id: card.pci_bus_id },
+    message: `card ${card.pci_bus_id} (${card.class ?? card.name}) was here on ${card.last_seen_at.slice(0, 10)} and is gone from the bus`,
+    evidence: [evidence("/sys/bus/pci/devices", `no ${card.pci_bus_id}`, "present, as an agent saw it")],
+    fix: [
+      fix(
+        "look for what the kernel says of it, then cold-start the machine; if it stays away, have it reseated",
+        `journalctl -k -b | grep -i ${card.pci_bus_id}`,
+        ["hands"],
+      ),
+      fix("if it was taken out on purpose, have it forgotten", `rm ${file} && systemctl reload llmgw-agent`, ["root"], true),
+    ],
+  }));
+}
+
+function judgeKnownToDriver(card: CardFacts): Verdict {
+  const subject = subjectOf(card);
+  const seen = card.raw !== undefined || card.listed !== undefined || card.lostReason !== undefined;
+  if (seen || card.leftAlone) return ok(`${nameOf(card)} is known to bus and driver`, subject);
+  return {
+    result: "problem",
+    subject,
+    message: `${nameOf(card)}${card.name === undefined ? "" : ` (${card.name})`} is on the bus but not in the driver`,
+    evidence: [
+      evidence(`/sys/bus/pci/devices/${card.busId ?? "-"}`, `present, driver ${card.pci?.driver ?? "none"}`),
+      evidence("nvidia-smi -L", "not listed", "listed"),
+    ],
+    fix: [
+      fix("look for the reason in the kernel log", `journalctl -k -b | grep -e NVRM -e ${card.busId ?? "nvidia"}`, ["root"], true),
+      fix("then a cold power cycle; if it stays away, reseat the card", undefined, ["reboot", "hands"]),
+    ],
+  };
 }
 
 function judgeOffered(facts: Facts): readonly Verdict[] {
@@ -282,7 +306,8 @@ function judgeXid(facts: Facts): readonly Verdict[] {
   if (cards.length === 0) return [noCards(facts)];
   const log = known(facts.kernelLog);
   if (log === undefined) return [unknown(whyUnread(facts.kernelLog, "the kernel log"))];
-  const events = xidEvents(log.lines);
+  const given = facts.config.doctor?.xids ?? {};
+  const events = xidEvents(log.lines).filter((event) => given[event.xid] !== "ignore");
   return cards.flatMap((card): readonly Verdict[] => {
     const own = events.filter((event) => event.busId === card.busId);
     if (own.length === 0) return [ok(`${nameOf(card)}: no Xid since boot`, subjectOf(card))];
@@ -293,7 +318,7 @@ function judgeXid(facts: Facts): readonly Verdict[] {
 function xidVerdict(facts: Facts, card: CardFacts, xid: number, own: ReturnType<typeof xidEvents>, command: string): Verdict {
   const same = own.filter((event) => event.xid === xid);
   const last = same.at(-1);
-  const { meaning, severity } = xidMeaning(xid, last?.line ?? "");
+  const { meaning, severity } = xidMeaning(xid, last?.line ?? "", facts.config.doctor?.xids);
   const times = same.length === 1 ? "once" : `${same.length} times`;
   return {
     result: "problem",

@@ -153,6 +153,11 @@ function judgeAccess(facts: Facts): readonly Verdict[] {
     const wanted = [`gpu${card.minor}/gi${gi}`, `gpu${card.minor}/gi${gi}/ci${ci}`].flatMap((key) => minors[key] ?? []);
     const missing = wanted.filter((minor) => !nodes.includes(`nvidia-cap${minor}`));
     if (wanted.length < 2) return unknown(`${gpu.label}: mig-minors does not list it`, instanceOf(gpu));
+    const closed = wanted.filter((minor) => facts.closedNodes.includes(`nvidia-caps/nvidia-cap${minor}`));
+    if (missing.length === 0 && closed.length > 0) {
+      const paths = closed.map((minor) => `/dev/nvidia-caps/nvidia-cap${minor}`).join(", ");
+      return unknown(`${gpu.label}: needs root, or the engines' user: this one may not read ${paths}`, instanceOf(gpu));
+    }
     if (missing.length === 0) return ok(`${gpu.label}: its nodes exist`, instanceOf(gpu));
     const paths = missing.map((minor) => `/dev/nvidia-caps/nvidia-cap${minor}`);
     return {

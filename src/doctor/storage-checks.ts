@@ -31,7 +31,7 @@ export const storageChecks: readonly Check[] = [
     depends_on: [],
     title: "a tenth of every disk is free",
     explain:
-      "A full disk stops downloads half way, and logs and caches with them. Under 10 % free is a warning, under 1 % blocks. Looked at: the disks behind the model folders, and the root disk, where logs and temporary files go.",
+      "A full disk stops downloads half way, and logs and caches with them. Under 10 % free is a warning, under 1 % blocks; of inodes as well. Looked at: the disks behind the model folders, and the root disk, where logs and temporary files go.",
     judge: judgeDisks,
   },
 ];
@@ -106,26 +106,44 @@ function judgeDisks(facts: Facts): readonly Verdict[] {
     ...facts.disks.map((disk) => ({ path: disk.path, total: disk.space.total_bytes / MB, free: disk.space.free_bytes / MB })),
   ];
   if (disks.length === 0) return [unknown("no disk could be looked at")];
-  return disks.map(({ path, total, free }): Verdict => {
-    const subject = { kind: "path" as const, path };
-    if (!(total > 0)) return skipped(`${path} is on no disk of a known size`, subject);
-    if (free >= total * LOW) return ok(`${path}: ${gib(free)} free of ${gib(total)}`, subject);
-    return {
+  return [...disks.map((disk) => judgeDisk(disk)), ...facts.disks.flatMap((disk) => judgeInodes(disk))];
+}
+
+/** Only said where they run out: many small files fill a disk that has room. */
+function judgeInodes({ path, space }: Facts["disks"][number]): readonly Verdict[] {
+  const { total_inodes: total, free_inodes: free } = space;
+  if (total === undefined || free === undefined || total === 0 || free >= total * LOW) return [];
+  return [
+    {
       result: "problem",
       severity: free < total * EMPTY ? "block" : "degrade",
-      subject,
-      message: `${path}: ${gib(free)} free of ${gib(total)}`,
-      evidence: [evidence(`disk behind ${path}`, `${((free / total) * 100).toFixed(1)} % free`, "10 % or more")],
-      fix: [
-        fix(
-          "look for what fills it; models that nobody needs are listed by the inventory",
-          `du -xh -d 2 ${path} | sort -h | tail`,
-          ["root"],
-          true,
-        ),
-      ],
-    };
-  });
+      subject: { kind: "path", path },
+      message: `${path}: ${free} of ${total} inodes free: no more files can be made soon, whatever room there is`,
+      evidence: [evidence(`inodes behind ${path}`, `${((free / total) * 100).toFixed(1)} % free`, "10 % or more")],
+      fix: [fix("look for folders with very many files", `du -x --inodes -d 3 ${path} | sort -n | tail`, ["root"], true)],
+    },
+  ];
+}
+
+function judgeDisk({ path, total, free }: { readonly path: string; readonly total: number; readonly free: number }): Verdict {
+  const subject = { kind: "path" as const, path };
+  if (!(total > 0)) return skipped(`${path} is on no disk of a known size`, subject);
+  if (free >= total * LOW) return ok(`${path}: ${gib(free)} free of ${gib(total)}`, subject);
+  return {
+    result: "problem",
+    severity: free < total * EMPTY ? "block" : "degrade",
+    subject,
+    message: `${path}: ${gib(free)} free of ${gib(total)}`,
+    evidence: [evidence(`disk behind ${path}`, `${((free / total) * 100).toFixed(1)} % free`, "10 % or more")],
+    fix: [
+      fix(
+        "look for what fills it; models that nobody needs are listed by the inventory",
+        `du -xh -d 2 ${path} | sort -h | tail`,
+        ["root"],
+        true,
+      ),
+    ],
+  };
 }
 
 function gib(mb: number): string {

@@ -28,7 +28,13 @@ export const XIDS: Readonly<Record<number, XidMeaning>> = {
   143: { meaning: "the card's firmware could not start", severity: "block" },
 };
 
-/** An unknown number is judged by whether its line asks for a reset. */
-export function xidMeaning(xid: number, line: string): XidMeaning {
+/** An unknown number is judged by whether its line asks for a reset. `given`: what the configuration says instead. */
+export function xidMeaning(xid: number, line: string, given: Readonly<Record<string, Severity | "ignore">> = {}): XidMeaning {
+  const usual = usualMeaning(xid, line);
+  const severity = given[xid];
+  return severity === undefined || severity === "ignore" ? usual : { ...usual, severity };
+}
+
+function usualMeaning(xid: number, line: string): XidMeaning {
   return XIDS[xid] ?? { meaning: "not in our table", severity: /reset|reboot/i.test(line) ? "block" : "advise" };
 }

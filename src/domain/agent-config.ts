@@ -46,7 +46,15 @@ export const Waiver = v.strictObject({
 });
 export type Waiver = v.InferOutput<typeof Waiver>;
 
+const Xids = v.record(
+  v.pipe(v.string(), v.regex(/^\d{1,4}$/, "the number of an Xid")),
+  v.picklist(["block", "degrade", "advise", "ignore"]),
+);
+
 export const DoctorConfig = v.strictObject({
+  xids: v.optional(
+    v.pipe(Xids, v.description("What Xid numbers mean here, where doctor's own table is not wanted: `{ 63: advise, 999: block }`")),
+  ),
   waive: v.optional(v.pipe(v.array(Waiver), v.description("Findings that are accepted: shown as waived, never hidden"))),
 });
 export type DoctorConfig = v.InferOutput<typeof DoctorConfig>;

@@ -289,10 +289,12 @@ async function readLink(path: string): Promise<string | undefined> {
 async function fileStat(path: string): Promise<FileStat> {
   const found = await stat(path);
   const kind = found.isFile() ? "file" : found.isDirectory() ? "directory" : "other";
-  return { kind, sizeBytes: found.size, mtimeMs: found.mtimeMs };
+  const rights = { mode: found.mode & 0o777, uid: found.uid, gid: found.gid };
+  return { kind, sizeBytes: found.size, mtimeMs: found.mtimeMs, rights };
 }
 
 async function diskSpace(path: string): Promise<DiskSpace> {
   const found = await statfs(path);
-  return { total_bytes: found.blocks * found.bsize, free_bytes: found.bavail * found.bsize };
+  const inodes = found.files > 0 ? { total_inodes: found.files, free_inodes: found.ffree } : {};
+  return { total_bytes: found.blocks * found.bsize, free_bytes: found.bavail * found.bsize, ...inodes };
 }

@@ -34,6 +34,7 @@ export const MachineFile = v.strictObject({
       v.description("The machine's clock, for whatever asks for the time"),
     ),
   ),
+  home: v.optional(v.pipe(AbsolutePath, v.description("Home of the user who recorded it. Default `/root`"))),
   unrecorded: v.optional(
     v.pipe(
       v.picklist(["error", "absent"]),
@@ -52,8 +53,11 @@ export const MachineFile = v.strictObject({
   unreadable: v.optional(v.pipe(v.array(AbsolutePath), v.description("Paths that may not be read, and nothing below them"))),
   disks: v.optional(
     v.pipe(
-      v.record(AbsolutePath, v.strictObject({ total_bytes: Bytes, free_bytes: Bytes })),
-      v.description("Size and free space of the file system behind a path"),
+      v.record(
+        AbsolutePath,
+        v.strictObject({ total_bytes: Bytes, free_bytes: Bytes, total_inodes: v.optional(Bytes), free_inodes: v.optional(Bytes) }),
+      ),
+      v.description("Size and free space of the file system behind a path, and its inodes where it counts them"),
     ),
   ),
 });

@@ -28,7 +28,7 @@ const MAC = /(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![0-9a-fA-F:
 /** Interface names that udev makes of a hardware address: enx…, rocex…, ibx…. */
 const NAMED_BY_ADDRESS = /\b((?:en|wl|ib|roce|iw)x)([0-9a-f]{12,16})\b/g;
 const XML_SERIALS = /(<(serial|board_serial|chassis_serial_number|pdi|gpu_fabric_guid|ib_guid|rack_guid)>)([^<]+)(<\/\2>)/g;
-const HOME = /(\/home\/|\/Users\/|[A-Za-z]:\\Users\\)([A-Za-z0-9._-]+)/g;
+const HOME = /(\/home\/|\/Users\/|[A-Za-z]:\\Users\\)([A-Za-z0-9_][A-Za-z0-9._-]*)/g;
 
 /** Stands in the names of UEFI's own variables, the same on every machine. */
 const EFI_VENDOR = "8be4df61-93ca-11d2-aa0d-00e098032b8c";

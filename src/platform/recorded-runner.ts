@@ -19,7 +19,7 @@ export function createRecordedRunner(name: string, folder: string, machine: Mach
   return {
     label: `the recorded machine ${name}`,
     kind: "recorded",
-    home: "/root",
+    home: machine.home ?? "/root",
     exec: (argv, execOptions = {}) => replay(name, folder, machine, argv, execOptions, options.waits ?? "real"),
     readFile: async (path, readOptions) => tree.read(path, readOptions),
     listDir: async (path) => tree.list(path),

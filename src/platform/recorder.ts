@@ -73,7 +73,8 @@ export function createRecorder(inner: Runner, modelFolders: readonly string[]): 
   const recordedAt = inner.now();
   return {
     runner: recordingRunner(inner, memory, leaveOut),
-    write: (folder, options) => explained(folder, () => writeRecording(memory, folder, recordedAt, leaveOut, options)),
+    write: (folder, options) =>
+      explained(folder, () => writeRecording(memory, folder, { recordedAt, home: inner.home }, leaveOut, options)),
   };
 }
 
@@ -241,7 +242,7 @@ export function checkRecordFolder(folder: string): void {
 function writeRecording(
   memory: Memory,
   folder: string,
-  recordedAt: Date,
+  { recordedAt, home }: { readonly recordedAt: Date; readonly home: string },
   leaveOut: readonly string[],
   options: RecordOptions,
 ): RecordSummary {
@@ -257,6 +258,7 @@ function writeRecording(
     about: options.about,
     source: "recorded",
     recorded_at: recordedAt.toISOString(),
+    ...(home === "/root" ? {} : { home: text(home) }),
     unrecorded: "error",
     commands,
     ...(memory.nvmlFailure === undefined ? {} : { nvml_fails: text(memory.nvmlFailure) }),

@@ -34,12 +34,24 @@ export interface FileStat {
   readonly kind: "file" | "directory" | "other";
   readonly sizeBytes: number;
   readonly mtimeMs: number;
+  /** `undefined` on a recorded machine, which keeps none. */
+  readonly rights?: FileRights;
+}
+
+export interface FileRights {
+  /** The nine bits of owner, group and others. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
 }
 
 export interface DiskSpace {
   readonly total_bytes: number;
   /** Free to an unprivileged process. */
   readonly free_bytes: number;
+  /** Absent where the file system makes them as it needs them. */
+  readonly total_inodes?: number | undefined;
+  readonly free_inodes?: number | undefined;
 }
 
 export interface ReadOptions {

@@ -96,6 +96,19 @@ describe("a raw recording", () => {
     const again = await runLlmgw(["inventory", "--json", "--no-gpu", "--machine", recording]);
     expect([again.exitCode, again.stderr]).toEqual([0, expect.stringContaining("recorded machine")]);
   });
+
+  test("of a host recorded by a user who is not root, whose usual folders are their own, replays with their disks", async () => {
+    using host = temporaryFolder();
+    using out = temporaryFolder();
+    const home = join(host.path, "home", IDENTITIES.user);
+    mkdirSync(join(home, ".cache/huggingface/hub"), { recursive: true });
+    const runner = createHostRunner({ env: { PATH: host.path, HOME: home, LLMGW_RUNTIME_DIR: host.path } });
+    const recording = join(out.path, "recording");
+    const first = await runLlmgw(["inventory", "--json", "--no-gpu", "--record", recording], { runner });
+    const again = await runLlmgw(["inventory", "--json", "--no-gpu", "--machine", recording]);
+    expect(JSON.parse(first.stdout).storage).toHaveLength(1);
+    expect(JSON.parse(again.stdout).storage).toHaveLength(1);
+  });
 });
 
 describe("a masked recording", () => {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { runChecks } from "../../src/doctor/check.ts";
 import { CHECKS } from "../../src/doctor/checks.ts";
+import { mayOpen, parseUser } from "../../src/doctor/collect-driver.ts";
 import type { ConfiguredEngine, ControlPlaneFacts, Facts, PlacedModel } from "../../src/doctor/facts.ts";
 import { type Finding, type Severity, subjectText, worstProblem } from "../../src/domain/finding.ts";
 import { runLlmgw } from "../support/cli.ts";
@@ -106,6 +107,32 @@ const slow = { ...base.nvidia, calls: base.nvidia.calls.map((call) => ({ ...call
 /** What no machine can show yet. */
 const ON_FACTS: readonly (readonly [id: string, failing: Facts, severity: Severity, passing: Facts])[] = [
   ["driver-query-slow", with_({ nvidia: slow }), "advise", base],
+  [
+    "gpu-missing",
+    with_({
+      remembered: {
+        file: "/s/cards.json",
+        cards: [{ pci_bus_id: "0000:ff:00.0", name: "NVIDIA A100", last_seen_at: "2026-11-01T00:00:00Z" }],
+      },
+    }),
+    "block",
+    with_({
+      remembered: {
+        file: "/s/cards.json",
+        cards: base.inventory.gpus.map((gpu) => ({
+          pci_bus_id: gpu.pci_bus_id ?? "",
+          name: gpu.name,
+          last_seen_at: "2026-11-01T00:00:00Z",
+        })),
+      },
+    }),
+  ],
+  [
+    "store-disk",
+    with_({ disks: [{ path: "/", space: { total_bytes: 1e12, free_bytes: 9e11, total_inodes: 1_000_000, free_inodes: 5_000 } }] }),
+    "block",
+    with_({ disks: [{ path: "/", space: { total_bytes: 1e12, free_bytes: 9e11, total_inodes: 1_000_000, free_inodes: 500_000 } }] }),
+  ],
   ["mig-model-spans-slices", with_({ models: [{ ...model, devices: 2 }] }), "block", with_({ models: [model] })],
   ["mig-slice-too-small", with_({ models: [{ ...model, need_mb: 50_000 }] }), "block", with_({ models: [model] })],
   ["engine-missing", with_({ engines: [{ ...engine, found: undefined }] }), "block", with_({ engines: [engine] })],
@@ -350,4 +377,43 @@ test("a card of which only the list knows is unknown, and not kept out for that 
   const facts = await factsOf("nvidia-smi-hangs");
   const answered = { ...facts, nvidia: { ...facts.nvidia, calls: [] } };
   expect(new Set(judge(answered, "gpu-not-offered").map((one) => one.result))).toEqual(new Set(["unknown"]));
+});
+
+test("a node that this user may not open is unknown, and not ok", () => {
+  const closed = with_({ closedNodes: ["nvidiactl", "nvidia-caps/nvidia-cap12"] });
+  const found = (facts: Facts, id: string) => runChecks(CHECKS, facts, { only: [id] });
+  expect(found(base, "driver-device-nodes").map((finding) => finding.result)).toEqual(["ok"]);
+  expect(found(closed, "driver-device-nodes")[0]).toMatchObject({ result: "unknown", message: expect.stringContaining("/dev/nvidiactl") });
+  const [minor = 0] = base.migMinors.kind === "read" ? Object.values(base.migMinors.value) : [];
+  const shut = with_({ closedNodes: [`nvidia-caps/nvidia-cap${minor}`] });
+  expect(found(shut, "mig-caps-access").some((finding) => finding.result === "unknown")).toBe(
+    found(base, "mig-caps-access").some((finding) => finding.result === "ok"),
+  );
+});
+
+test("what an Xid means may be said in the configuration", () => {
+  const log = all.get("a100-neglected")?.facts ?? base;
+  const severities = (xids: Record<string, "block" | "degrade" | "advise" | "ignore">) =>
+    runChecks(CHECKS, { ...log, config: { doctor: { xids } } }, { only: ["gpu-xid"] })
+      .filter((finding) => finding.result === "problem")
+      .map((finding) => finding.severity);
+  const [usual] = severities({});
+  expect(usual).toBeDefined();
+  const number = /Xid (\d+)/.exec(
+    runChecks(CHECKS, log, { only: ["gpu-xid"] }).find((finding) => finding.result === "problem")?.message ?? "",
+  )?.[1];
+  expect(severities({ [number ?? ""]: "advise" })[0]).toBe("advise");
+  expect(severities({ [number ?? ""]: "ignore" })).toHaveLength(severities({}).length - 1);
+});
+
+test("rights are those of owner, group or others, whichever applies first", () => {
+  const user = parseUser("Name:\tx\nUid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 109 \n");
+  expect(user).toEqual({ uid: 1000, groups: [1000, 44, 109] });
+  if (user === undefined) return;
+  expect(mayOpen(user, { mode: 0o660, uid: 0, gid: 44 }, 6)).toBe(true);
+  expect(mayOpen(user, { mode: 0o660, uid: 0, gid: 45 }, 6)).toBe(false);
+  expect(mayOpen(user, { mode: 0o666, uid: 0, gid: 0 }, 6)).toBe(true);
+  expect(mayOpen(user, { mode: 0o077, uid: 1000, gid: 44 }, 4)).toBe(false);
+  expect(mayOpen(user, { mode: 0o444, uid: 0, gid: 0 }, 4)).toBe(true);
+  expect(parseUser("Groups:")).toBeUndefined();
 });
