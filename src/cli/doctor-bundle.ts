@@ -11,9 +11,11 @@ import { collectFacts, collectOptions } from "../doctor/collect.ts";
 import { withExcerpts } from "../doctor/collect-driver.ts";
 import { waiversOf } from "../domain/agent-config.ts";
 import { reportOf } from "../domain/finding.ts";
+import { UserError } from "../lib/user-error.ts";
 import { checkBundleFile, createBundle, discardRecording, recordForBundle } from "../platform/bundle.ts";
 import { openMachine } from "../platform/machine.ts";
 import { createRecorder } from "../platform/recorder.ts";
+import { type Runner, RunnerError } from "../platform/runner.ts";
 import type { Answer } from "./command.ts";
 import type { Context } from "./context.ts";
 import { renderDoctor } from "./render-doctor.ts";
@@ -28,6 +30,8 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
   let machine: string | undefined;
   const progress = ctx.progress("looking at this node: all that doctor reads");
   try {
+    // Asked through the recorder, so that it is masked as all else is.
+    await agentLog(recorder.runner);
     const seen = await collectFacts(recorder.runner, await collectOptions(recorder.runner, ctx.env, ctx.signal));
     const users = [ctx.env.USER, ctx.env.LOGNAME, ctx.env.SUDO_USER].filter((name) => name !== undefined);
     const about = `recorded by llmgw doctor --bundle; ${seen.inventory.gpus.length} devices`;
@@ -40,7 +44,7 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
       "version.txt": `${versionLine()}\n`,
       "findings.json": `${JSON.stringify(reportOf(findings), undefined, 2)}\n`,
       "doctor.txt": `${renderDoctor(facts.inventory, findings, { color: false, migModes: migModes(facts) })}\n`,
-      "agent-log.txt": "no agent has run here\n",
+      "agent-log.txt": await agentLog(recorded),
     });
     // Told before it is written, so that an interrupt leaves nothing.
     for (const path of bundle.paths) ctx.log.info("into the bundle", { path });
@@ -52,5 +56,19 @@ export async function bundleAnswer(ctx: Context, given: string): Promise<Answer>
   } finally {
     progress.done();
     if (machine !== undefined) discardRecording(machine);
+  }
+}
+
+/** The last lines of the agent's unit. One that runs otherwise writes to its own stderr, which nobody keeps for us. */
+async function agentLog(runner: Runner): Promise<string> {
+  const nothing = "no log of a unit llmgw-agent was found; an agent that runs otherwise logs to its stderr\n";
+  try {
+    const words = ["journalctl", "-u", "llmgw-agent", "-b", "--no-pager", "-o", "short-iso", "-n", "500"];
+    const result = await runner.exec(words, { timeoutMs: 3_000, maxBytes: 512 * 1024 });
+    return result === undefined || result.exitCode !== 0 || result.stdout.trim() === "" ? nothing : result.stdout;
+  } catch (error) {
+    // A journal that hangs, or a recorded machine that was never asked for it.
+    if (error instanceof RunnerError || error instanceof UserError) return nothing;
+    throw error;
   }
 }

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "bun:test";
-import { cpSync, existsSync, mkdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as v from "valibot";
 import { ranges } from "../../src/cli/render-doctor.ts";
 import { CHECKS } from "../../src/doctor/checks.ts";
 import { DoctorReport } from "../../src/domain/finding.ts";
 import { renderTar } from "../../src/lib/tar.ts";
+import { createHostRunner } from "../../src/platform/host-runner.ts";
 import { runLlmgw } from "../support/cli.ts";
 import { temporaryFolder } from "../support/folders.ts";
 
@@ -89,6 +90,21 @@ test("--bundle lists what it writes, replaces identities, overwrites nothing", a
   expect(unpacked).not.toContain("hgx-25");
   expect(unpacked).not.toContain("c0de0019");
   expect((await doctor("--bundle", file, "--machine", "nvswitch-no-manager")).stderr).toContain("exists");
+});
+
+test("--bundle holds the last log of the agent's unit, identities replaced as everywhere", async () => {
+  using folder = temporaryFolder();
+  const tool = join(folder.path, "journalctl");
+  const uuid = "GPU-8d3f2a1b-1111-4222-8333-944445555666";
+  // The kernel log is asked for by the same program.
+  writeFileSync(tool, `#!/bin/sh\ncase "$*" in *llmgw-agent*) echo "agent ready uuid=${uuid}";; esac\n`);
+  chmodSync(tool, 0o755);
+  const runner = createHostRunner({ env: { PATH: `${folder.path}:/bin:/usr/bin`, HOME: folder.path, LLMGW_RUNTIME_DIR: folder.path } });
+  const file = join(folder.path, "node.tar.gz");
+  expect((await runLlmgw(["doctor", "--bundle", file], { runner })).exitCode).toBe(0);
+  const unpacked = Buffer.from(Bun.gunzipSync(readFileSync(file))).toString("latin1");
+  expect(unpacked).toMatch(/agent ready uuid=GPU-/);
+  expect(unpacked).not.toContain(uuid);
 });
 
 test("a tar archive holds long names, links and bytes as they were", async () => {
