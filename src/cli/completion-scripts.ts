@@ -124,38 +124,44 @@ function valueFlagsOf(nodes: readonly CompletionNode[]): string {
   return [...new Set(nodes.flatMap((node) => node.valueFlags))].join("|");
 }
 
+/** fish itself knows which words stand on the line and not where: a function follows them, as the other scripts do. */
 export function fishScript(nodes: readonly CompletionNode[]): string {
   const lines = nodes.flatMap((node) => {
-    const deeper = nodes
-      .filter((other) => other.path.length === node.path.length + 1 && node.path.every((word, at) => other.path[at] === word))
-      .map((other) => other.path.at(-1) ?? "");
-    // fish knows which words stand there and not where: `ctl doctor` is not to be taken for `doctor`.
-    const elsewhere = nodes
-      .filter((other) => node.path.length > 0 && other.path.length > node.path.length && other.path[0] !== node.path[0])
-      .filter((other) => node.path.every((word) => other.path.includes(word)))
-      .map((other) => other.path[0] ?? "");
-    const conditions = [
-      ...node.path.map((word) => `__fish_seen_subcommand_from ${word}`),
-      ...(elsewhere.length === 0 ? [] : [`not __fish_seen_subcommand_from ${[...new Set(elsewhere)].join(" ")}`]),
-      ...(deeper.length === 0 ? [] : [`not __fish_seen_subcommand_from ${deeper.join(" ")}`]),
-    ];
-    const when = conditions.length === 0 ? "" : ` -n '${conditions.join("; and ")}'`;
+    const when = ` -n "__llmgw_at '${placeOf(node.path)}'"`;
     const words = node.words.length === 0 ? [] : [`complete -c llmgw -f${when} -a '${node.words.join(" ")}'`];
-    const flags = node.flags.map((flag) => {
-      const values = node.choices[flag];
-      const value =
-        values !== undefined
-          ? ` -x -a '${values.join(" ")}'`
-          : node.folderFlags.includes(flag)
-            ? " -x -a '(__fish_complete_directories)'"
-            : node.fileFlags.includes(flag)
-              ? " -r -F"
-              : node.valueFlags.includes(flag)
-                ? " -x"
-                : "";
-      return `complete -c llmgw${when} -l ${flag.slice(2)}${value}`;
-    });
-    return [...words, ...flags];
+    return [...words, ...node.flags.map((flag) => `complete -c llmgw${when} -l ${flag.slice(2)}${fishValue(node, flag)}`)];
   });
-  return `# fish completion for llmgw\n${lines.join("\n")}\n`;
+  const places = nodes.filter((node) => node.path.length > 0).map((node) => `'${placeOf(node.path)}'`);
+  return `# fish completion for llmgw
+function __llmgw_at
+  set -l place ''
+  set -l value ''
+  for word in (commandline -opc)[2..-1]
+    # The value of a flag is no command, whatever it is called.
+    if test -n "$value"
+      set value ''
+      continue
+    end
+    switch $word
+      case ${valueFlagsOf(nodes).replaceAll("|", " ")}
+        set value 1
+        continue
+    end
+    switch "$place $word"
+      case ${places.join(" ")}
+        set place "$place $word"
+    end
+  end
+  test "$place" = "$argv[1]"
+end
+${lines.join("\n")}
+`;
+}
+
+function fishValue(node: CompletionNode, flag: string): string {
+  const values = node.choices[flag];
+  if (values !== undefined) return ` -x -a '${values.join(" ")}'`;
+  if (node.folderFlags.includes(flag)) return " -x -a '(__fish_complete_directories)'";
+  if (node.fileFlags.includes(flag)) return " -r -F";
+  return node.valueFlags.includes(flag) ? " -x" : "";
 }

@@ -181,27 +181,38 @@ describe.skipIf(zsh === null)("zsh", () => {
 
 const fish = Bun.which("fish");
 
-test.skipIf(fish === null)("fish takes the script without a complaint and completes with it", async () => {
-  using folder = temporaryFolder();
-  writeFileSync(join(folder.path, "c.fish"), await script("fish"));
-  shellRun([fish ?? "", "--no-execute", "c.fish"], folder.path);
-  const offers = shellRun([fish ?? "", "--no-config", "-c", "source c.fish; complete -C 'llmgw agent '"], folder.path);
-  expect(offers).toContain("inventory");
+describe.skipIf(fish === null)("fish", () => {
+  const offers = async (line: string): Promise<readonly string[]> => {
+    using folder = temporaryFolder();
+    writeFileSync(join(folder.path, "c.fish"), await script("fish"));
+    const text = shellRun([fish ?? "", "--no-config", "-c", `source c.fish; complete -C '${line}'`], folder.path);
+    return text.split("\n").flatMap((one) => one.split("\t")[0] || []);
+  };
+
+  test("takes the script without a complaint", async () => {
+    using folder = temporaryFolder();
+    writeFileSync(join(folder.path, "c.fish"), await script("fish"));
+    shellRun([fish ?? "", "--no-execute", "c.fish"], folder.path);
+  });
+
+  test.each([
+    ["the commands at the top", "llmgw inv", ["inventory"]],
+    ["what stands below a group", "llmgw ctl nodes sh", ["show"]],
+    ["a command below a group as that, and not as the one of its name at the top", "llmgw ctl doctor --expl", []],
+    ["the flags of a command", "llmgw agent inventory --js", ["--json"]],
+    ["the values of a flag", "llmgw doctor --fail-on ", ["advise", "block", "degrade"]],
+    ["the value of a flag as that, and not as a command", "llmgw --machine agent comp", ["completion"]],
+  ] as const)("offers %s", async (_, line, wanted) => {
+    expect(await offers(line)).toEqual([...wanted]);
+  });
 });
 
 test("the zsh script is found by compinit, the fish script names each command", async () => {
   expect(await script("zsh")).toStartWith("#compdef llmgw\n");
-  expect(await script("fish")).toContain(
-    "complete -c llmgw -f -n 'not __fish_seen_subcommand_from inventory doctor agent up server ctl completion'",
-  );
+  expect(await script("fish")).toContain("complete -c llmgw -f -n \"__llmgw_at ''\" -a 'inventory doctor agent up server ctl completion'");
 });
 
-test("the fish script does not take a command below a group for that of the same name at the top", async () => {
-  const lines = (await script("fish")).split("\n");
-  expect(lines).toContain(
-    "complete -c llmgw -n '__fish_seen_subcommand_from doctor; and not __fish_seen_subcommand_from agent ctl' -l explain -x",
-  );
-  expect(lines.filter((line) => line.includes("from ctl; and __fish_seen_subcommand_from doctor'") && line.includes("-l explain"))).toEqual(
-    [],
-  );
+test("the script is data too", async () => {
+  const { stdout } = await runLlmgw(["completion", "bash", "--json"]);
+  expect(JSON.parse(stdout)).toEqual({ shell: "bash", script: await script("bash") });
 });
