@@ -10,7 +10,7 @@ import { ask } from "./client.ts";
 import { connect, type Remote } from "./connect.ts";
 import { SERVER_FLAGS } from "./flags.ts";
 import { nodeName } from "./nodes.ts";
-import { knownModes } from "./render-nodes.ts";
+import { knownModes } from "./render-node.ts";
 
 /** The server gives an agent 20 s. */
 const TIMEOUT_MS = 25_000;

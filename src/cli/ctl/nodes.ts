@@ -9,7 +9,7 @@ import { ask } from "./client.ts";
 import { connect, type Remote } from "./connect.ts";
 import { REMOVAL_FLAGS, SERVER_FLAGS, type ServerArgs, WATCH_FLAGS } from "./flags.ts";
 import { removal } from "./removal.ts";
-import { renderNode, renderNodes } from "./render-nodes.ts";
+import { renderNodes } from "./render-nodes.ts";
 import { show } from "./watch.ts";
 
 const NODE: Positional = { name: "NODE", summary: "name of the node, as llmgw ctl nodes lists it", required: true };
@@ -32,6 +32,7 @@ const showNode = defineCommand({
   examples: ["llmgw ctl nodes show gpu-01", "llmgw ctl nodes show gpu-01 --watch"],
   run: async (ctx, args, [word]) => {
     const node = nodeName(word);
+    const { renderNode } = await import("./render-node.ts");
     return show(ctx, args, async (remote) => {
       const { now, ...detail } = await ask(ctx, remote, { method: "GET", path: `/nodes/${node}`, answer: NodeDetail });
       const nowMs = momentOf(ctx, now);
