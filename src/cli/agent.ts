@@ -4,13 +4,11 @@ import { type RunningAgent, startAgent } from "../agent/agent.ts";
 import { type AgentFlags, readAgentConfig } from "../agent/config.ts";
 import { AGENT_CONFIG_PATH } from "../domain/config-paths.ts";
 import { defaultStateDir, machineStateDir, noStateDir } from "../domain/state-dir.ts";
-import { systemClock } from "../lib/clock.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Runner } from "../platform/runner.ts";
 import { defineCommand, type Listed } from "./command.ts";
 import type { Context } from "./context.ts";
-import { randomBytes, untilStopped, withOpenLibrary } from "./long-running.ts";
-import { VERSION } from "./version.ts";
+import { surroundings, untilStopped, withOpenLibrary } from "./long-running.ts";
 
 const METRICS_LISTEN = "127.0.0.1:8401";
 
@@ -67,12 +65,7 @@ export const agentCommand = (subcommands: Readonly<Record<string, Listed>>) =>
         machine,
         token: async () => args.token ?? nonEmpty(ctx.env.LLMGW_TOKEN),
         metricsListen: config.metrics_listen ?? (machine === undefined ? METRICS_LISTEN : "off"),
-        clock: systemClock,
-        chance: Math.random,
-        random: randomBytes,
-        log: ctx.log,
-        version: VERSION,
-        env: ctx.env,
+        ...surroundings(ctx),
       });
       const forget = ctx.onReload(() => void reload(ctx, running, read));
       await untilStopped(ctx);

@@ -7,6 +7,7 @@ import { suggest } from "../lib/suggest.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Context } from "./context.ts";
 import { GLOBAL_NAMES } from "./global-names.ts";
+import type { View } from "./view.ts";
 
 interface FlagText {
   /** What it does, for the usage text. */
@@ -47,14 +48,6 @@ export interface Answer {
   readonly exitCode?: 0 | 1 | 2 | 3;
   /** All of it was printed while the command ran; nothing is at its end. */
   readonly printed?: boolean;
-}
-
-export interface View {
-  readonly color: boolean;
-  /** Width of the terminal, `undefined` when there is none: then nothing is shortened. */
-  readonly columns: number | undefined;
-  /** Its height, likewise. */
-  readonly rows?: number | undefined;
 }
 
 /** A subcommand as its parent lists it; the module is loaded when it is asked for. */

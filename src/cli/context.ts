@@ -2,7 +2,7 @@
 import type { Cancel, Clock } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 import type { Runner } from "../platform/runner.ts";
-import type { View } from "./command.ts";
+import type { View } from "./view.ts";
 
 export interface Context {
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -1,13 +1,20 @@
 /** What commands share that run until they are told to end. */
 
+import { systemClock } from "../lib/clock.ts";
 import { hostRoundLock } from "../platform/host-lock.ts";
 import { createNvmlClient } from "../platform/nvml-client.ts";
 import type { Runner } from "../platform/runner.ts";
 import type { Context } from "./context.ts";
+import { VERSION } from "./version.ts";
 
 /** Good chance for secrets. */
 export function randomBytes(bytes: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(bytes));
+}
+
+/** What every program that runs on is handed from outside. */
+export function surroundings(ctx: Pick<Context, "env" | "log">) {
+  return { clock: systemClock, chance: Math.random, random: randomBytes, log: ctx.log, version: VERSION, env: ctx.env };
 }
 
 /** Resolves when the program is told to end. */

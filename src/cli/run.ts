@@ -4,7 +4,7 @@ import { createLog } from "../lib/log.ts";
 import { suggest } from "../lib/suggest.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import type { Runner } from "../platform/runner.ts";
-import { type Answer, type Command, usageError, type View } from "./command.ts";
+import { type Answer, type Command, usageError } from "./command.ts";
 import { root } from "./commands.ts";
 import { type Context, type Output, startProgress } from "./context.ts";
 import { type GlobalFlags, takeGlobalFlags } from "./global-flags.ts";
@@ -12,6 +12,7 @@ import { GLOBAL_NAMES } from "./global-names.ts";
 import { reportError } from "./report-error.ts";
 import { renderUsage } from "./usage.ts";
 import { versionLine } from "./version.ts";
+import type { View } from "./view.ts";
 
 /** Everything outside that the command line touches. */
 export interface Io {

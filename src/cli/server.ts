@@ -3,15 +3,13 @@
 import { SERVER_CONFIG_PATH } from "../domain/config-paths.ts";
 import { ServerConfig } from "../domain/server-config.ts";
 import { defaultStateDir } from "../domain/state-dir.ts";
-import { systemClock } from "../lib/clock.ts";
 import { messageOf, UserError } from "../lib/user-error.ts";
 import { parseYamlText } from "../lib/yaml-file.ts";
 import { readWholeFile } from "../platform/state-files.ts";
 import { type RunningServer, startServer } from "../server/server.ts";
 import { serverSettings } from "../server/settings.ts";
 import { defineCommand } from "./command.ts";
-import { randomBytes, untilStopped } from "./long-running.ts";
-import { VERSION } from "./version.ts";
+import { surroundings, untilStopped } from "./long-running.ts";
 
 export const server = defineCommand({
   name: "server",
@@ -49,10 +47,7 @@ export const server = defineCommand({
     );
     const running = await startServer({
       settings,
-      clock: systemClock,
-      log: ctx.log,
-      version: VERSION,
-      random: randomBytes,
+      ...surroundings(ctx),
       resetAdmin: args["reset-admin"] === true,
     });
     if (running.newAdmin) ctx.log.info("first admin's token written", { file: `${running.stateDir}/admin.token` });

@@ -9,8 +9,7 @@ import { type RunningServer, startServer } from "../server/server.ts";
 import { type ServerSettings, serverSettings } from "../server/settings.ts";
 import { defineCommand } from "./command.ts";
 import type { Context } from "./context.ts";
-import { type OpenLibrary, randomBytes, untilStopped, withOpenLibrary } from "./long-running.ts";
-import { VERSION } from "./version.ts";
+import { type OpenLibrary, randomBytes, surroundings, untilStopped, withOpenLibrary } from "./long-running.ts";
 
 export const up = defineCommand({
   name: "up",
@@ -25,7 +24,7 @@ export const up = defineCommand({
   run: async (ctx, args) => {
     const defaults = { listen: "127.0.0.1:8400", stateDir: defaultStateDir("up", ctx) };
     const settings = serverSettings({}, { listen: args.listen, stateDir: args.state }, defaults);
-    const server = await startServer({ settings, clock: systemClock, log: ctx.log, version: VERSION, random: randomBytes });
+    const server = await startServer({ settings, ...surroundings(ctx) });
     const nodes: Node[] = [];
     try {
       const machines = ctx.machines.length === 0 ? [undefined] : ctx.machines;
@@ -67,12 +66,7 @@ async function startNode(ctx: Context, server: RunningServer, machine: string | 
     token: () => joinToken(server),
     // The server's own metrics hold what there is to say, and two programs may be up.
     metricsListen: "off",
-    clock: systemClock,
-    chance: Math.random,
-    random: randomBytes,
-    log: ctx.log,
-    version: VERSION,
-    env: ctx.env,
+    ...surroundings(ctx),
   });
   return {
     agent,

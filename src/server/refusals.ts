@@ -1,5 +1,5 @@
 /** A no of the API: status and words. Thrown inside a request and turned into its answer at one place. */
-import type { Explanation } from "../lib/user-error.ts";
+import { type Explanation, messageOf, UserError } from "../lib/user-error.ts";
 import { StoreError } from "./store/store.ts";
 
 export class ApiRefusal extends Error {
@@ -61,3 +61,9 @@ export const STORE_FIX = {
   newer: "upgrade this server, or restore a backup made with this version",
   failed: "look at the server's log",
 } as const;
+
+/** A state folder that cannot be used. */
+export function stateProblem(folder: string, cause: unknown): UserError {
+  const fix = "check its rights and the space on its disk, or give another folder with --state DIR";
+  return new UserError({ what: `the state folder ${folder} cannot be used`, why: messageOf(cause), fix }, { cause });
+}

@@ -4,24 +4,7 @@ import { type Explanation, messageOf, UserError } from "../../lib/user-error.ts"
 import { type ApiCall, type ApiOutcome, callApi, fetchFile } from "../../protocol/client.ts";
 import type { Context } from "../context.ts";
 import type { Remote } from "./connect.ts";
-
-/** The server does not answer at this moment: asking again may help. */
-export class ServerAway extends UserError {
-  constructor(explanation: Explanation) {
-    super(explanation, { exitCode: 1 });
-  }
-
-  static unreachable({ url, from }: Pick<Remote, "url" | "from">, problem: string): ServerAway {
-    const untrusted = /certificate|self[- ]signed|CERT_|issuer/i.test(problem);
-    return new ServerAway({
-      what: `the server at ${url} cannot be reached`,
-      why: `${printableWhole(problem)} (its address comes from ${from})`,
-      fix: untrusted
-        ? "trust it with --fingerprint sha256:… (llmgw ctl token create prints it on the server's machine) or --ca FILE"
-        : "check that it runs (systemctl status llmgw-server, or llmgw up) and that the address is right",
-    });
-  }
-}
+import { ServerAway } from "./server-away.ts";
 
 /** What the server answers. Throws `UserError`; a `ServerAway` when asking again may help. */
 export async function ask<T>(ctx: Pick<Context, "signal">, remote: Remote, call: Omit<ApiCall<T>, "signal">): Promise<T> {

@@ -16,8 +16,8 @@ import type { ApiServer } from "../../protocol/client.ts";
 import { secretKind } from "../../protocol/secrets.ts";
 import { usageError } from "../command.ts";
 import type { Context } from "../context.ts";
-import { ServerAway } from "./client.ts";
 import type { ServerArgs } from "./flags.ts";
+import { ServerAway } from "./server-away.ts";
 
 export interface Remote extends ApiServer {
   /** Where its address was read, for people: `--server`, a file. */

@@ -6,11 +6,12 @@
 import { pause } from "../../lib/clock.ts";
 import { painter } from "../../lib/color.ts";
 import type { UserError } from "../../lib/user-error.ts";
-import { type Answer, usageError, type View } from "../command.ts";
+import { type Answer, usageError } from "../command.ts";
 import type { Context } from "../context.ts";
-import { ServerAway } from "./client.ts";
+import type { View } from "../view.ts";
 import { connect, type Remote } from "./connect.ts";
 import type { ServerArgs, WatchArgs } from "./flags.ts";
+import { ServerAway } from "./server-away.ts";
 import { timeText } from "./words.ts";
 
 /** What one look gives. */
