@@ -11,7 +11,7 @@ export interface WhoRuns {
 }
 
 /**
- * `/var/lib/llmgw/ROLE` for root, else `$XDG_STATE_HOME/llmgw/ROLE`, by default in `~/.local/state` (XDG Base Directory Specification
+ * `/var/lib/llmgw/ROLE` for root (LLMGW_SYSTEM_STATE names another folder than the first), else `$XDG_STATE_HOME/llmgw/ROLE`, by default in `~/.local/state` (XDG Base Directory Specification
  * 0.8). `undefined` when there is neither that variable nor a home.
  */
 export function defaultStateDir(role: Role, who: WhoRuns): string | undefined {
@@ -34,7 +34,7 @@ export function noStateDir(): UserError {
 }
 
 function stateBase({ env, root }: WhoRuns): string | undefined {
-  if (root) return "/var/lib/llmgw";
+  if (root) return absolute(env.LLMGW_SYSTEM_STATE) ?? "/var/lib/llmgw";
   const state = absolute(env.XDG_STATE_HOME) ?? (absolute(env.HOME) === undefined ? undefined : `${env.HOME}/.local/state`);
   return state === undefined ? undefined : `${state}/llmgw`;
 }

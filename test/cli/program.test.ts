@@ -10,7 +10,7 @@ import { SMALL_NODE } from "../support/small-node.ts";
 const MAIN = join(import.meta.dir, "../../src/main.ts");
 
 function environment(folder: string): Record<string, string> {
-  return { PATH: process.env.PATH ?? "", HOME: folder, LLMGW_RUNTIME_DIR: folder };
+  return { PATH: process.env.PATH ?? "", HOME: folder, LLMGW_RUNTIME_DIR: folder, LLMGW_SYSTEM_STATE: folder };
 }
 
 function run(folder: string, ...words: readonly string[]) {

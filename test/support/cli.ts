@@ -6,7 +6,7 @@ import { openMachine } from "../../src/platform/machine.ts";
 import type { Runner } from "../../src/platform/runner.ts";
 
 export interface RunOptions {
-  /** The whole environment; empty unless given. */
+  /** The environment; empty unless given, but for a system folder that is not there. */
   readonly env?: Readonly<Record<string, string>>;
   /** Both outputs are a terminal of 80 columns. Default: neither is one. */
   readonly tty?: boolean;
@@ -45,7 +45,8 @@ export async function runLlmgw(words: readonly string[], options: RunOptions = {
     rows: options.tty === true ? 24 : undefined,
   });
   const exitCode = await runCli(words, {
-    env: options.env ?? {},
+    // Servers of the machine that runs the tests are none of theirs.
+    env: { LLMGW_SYSTEM_STATE: "/nowhere/llmgw", ...options.env },
     stdout: output((text) => {
       stdout.push(text);
       options.onStdout?.(text);

@@ -22,7 +22,13 @@ export function startLlmgw(folder: string, words: readonly string[], env: Readon
   const fd = openSync(log, "a");
   const child = Bun.spawn({
     cmd: [process.execPath, MAIN, ...words],
-    env: { PATH: process.env.PATH ?? "", HOME: join(folder, "home"), LLMGW_RUNTIME_DIR: join(folder, "home"), ...env },
+    env: {
+      PATH: process.env.PATH ?? "",
+      HOME: join(folder, "home"),
+      LLMGW_RUNTIME_DIR: join(folder, "home"),
+      LLMGW_SYSTEM_STATE: join(folder, "system"),
+      ...env,
+    },
     stdin: "ignore",
     stdout: fd,
     stderr: fd,

@@ -153,7 +153,7 @@ interface LocalPlaces {
 /** Servers of this machine: this user's, then, for whoever is not root, that of the system. */
 async function localPlaces(ctx: Who): Promise<LocalPlaces> {
   const own = (["server", "up"] as const).map((role) => defaultStateDir(role, ctx));
-  const system = (["server", "up"] as const).map((role) => defaultStateDir(role, { env: {}, root: true }));
+  const system = (["server", "up"] as const).map((role) => defaultStateDir(role, { env: ctx.env, root: true }));
   const looked = [...new Set([...own, ...system].filter((folder) => folder !== undefined))];
   const found: Place[] = [];
   const closed: { readonly folder: string; readonly why: string }[] = [];
