@@ -33,6 +33,20 @@ export const root: Command = defineGroup({
       summary: "steers a cluster: nodes, status, tokens, operators, backup",
       load: async () => (await import("./ctl/ctl.ts")).ctl,
     },
+    engine: {
+      summary: "engines that come with llmgw: a probe",
+      load: async () =>
+        defineGroup({
+          name: "engine",
+          summary: "Engines that come with llmgw.",
+          subcommands: {
+            echo: {
+              summary: "a probe that speaks the OpenAI API and repeats what it is told; no model",
+              load: async () => (await import("./engine/echo.ts")).echo,
+            },
+          },
+        }),
+    },
     "nvml-probe": {
       summary: "one look through the NVML library, as JSON; what inventory and agent start for themselves",
       hidden: true,

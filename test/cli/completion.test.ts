@@ -51,6 +51,7 @@ describe.skipIf(bash === null)("bash", () => {
       "up",
       "server",
       "ctl",
+      "engine",
       "completion",
       "--machine",
       "--log-level",
@@ -140,6 +141,7 @@ describe.skipIf(zsh === null)("zsh", () => {
       "up",
       "server",
       "ctl",
+      "engine",
       "completion",
       "--machine",
       "--log-level",
@@ -209,7 +211,9 @@ describe.skipIf(fish === null)("fish", () => {
 
 test("the zsh script is found by compinit, the fish script names each command", async () => {
   expect(await script("zsh")).toStartWith("#compdef llmgw\n");
-  expect(await script("fish")).toContain("complete -c llmgw -f -n \"__llmgw_at ''\" -a 'inventory doctor agent up server ctl completion'");
+  expect(await script("fish")).toContain(
+    "complete -c llmgw -f -n \"__llmgw_at ''\" -a 'inventory doctor agent up server ctl engine completion'",
+  );
 });
 
 test("the script is data too", async () => {
